@@ -1,0 +1,36 @@
+"""The reference engine as a node of a stack."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from harness.model import NodeFile, NodeSpec, Readiness
+from stacks.reference.settings import VERSION, EngineSettings
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def node_spec(name: str, settings: EngineSettings) -> NodeSpec:
+    """How to run an engine with these settings; the launcher chooses its port and folder."""
+    config = msgspec.to_builtins(settings) | {
+        "port": "@{port.http}",
+        "log_path": "@{dir}/engine.jsonl",
+    }
+    text = msgspec.json.format(msgspec.json.encode(config)).decode()
+    module = (sys.executable, "-m", "stacks.reference")
+    return NodeSpec(
+        name=name,
+        kind="reference",
+        version=VERSION,
+        argv=(*module, "--config", "@{dir}/engine.json"),
+        env=(("PYTHONPATH", str(_ROOT)),),
+        files=(NodeFile(path="engine.json", text=text.replace('"@{port.http}"', "@{port.http}")),),
+        readiness=Readiness(port="http", path="/health"),
+        version_argv=(*module, "--version"),
+        stop_signal="SIGTERM",
+        logs=(("engine", "engine.jsonl"),),
+        timer_grain_ms=settings.step_ms,
+    )
