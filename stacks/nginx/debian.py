@@ -1,7 +1,7 @@
 """Gets Debian's nginx into a folder of ours: `python -m stacks.nginx.debian`.
 
-The packages are downloaded by apt-get and unpacked by dpkg-deb: nothing is installed, no service is
-started. The package lists are brought up to date only where they know no nginx 1.22 and we are root.
+The packages are downloaded by apt-get and unpacked by dpkg-deb: nothing is installed, no
+service is started. Only where the package lists know no nginx 1.22 are they updated, by root.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ DEFAULT_BUFFER_BYTES = 8 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When the configuration is so, the found line explains these symptoms, or the `missing` one."""
+    """When the configuration is so, the found line explains these symptoms, or a missing one."""
 
     when: When
     find: Find
@@ -94,8 +94,8 @@ RULES = (
         when=buffering_gzip,
         find=line("gzip_types", "text/event-stream", "*"),
         explains=HOLDS,
-        cure="Take text/event-stream out of gzip_types, or set proxy_buffering off in the location: "
-        "with buffering on, gzip keeps the answer until it ends.",
+        cure="Take text/event-stream out of gzip_types, or set proxy_buffering off in the "
+        "location: with buffering on, gzip keeps the answer until it ends.",
     ),
     Rule(
         when=buffering,
@@ -108,8 +108,8 @@ RULES = (
         when=buffering_http10,
         find=line("proxy_http_version", "1.0"),
         explains=HOLDS,
-        cure="Set proxy_http_version 1.1, or proxy_buffering off: an HTTP/1.0 answer is not chunked,"
-        " and nginx passes it on by full buffers.",
+        cure="Set proxy_http_version 1.1, or proxy_buffering off: an HTTP/1.0 answer is not "
+        "chunked, and nginx passes it on by full buffers.",
     ),
     Rule(
         when=buffering_http10,
@@ -129,8 +129,8 @@ RULES = (
         when=buffering,
         find=line("proxy_set_header", "X-Accel-Buffering"),
         explains=HOLDS,
-        cure="Replace it by proxy_buffering off: this line puts the header on the request, where it "
-        "does nothing; only the engine's answer can carry it.",
+        cure="Replace it by proxy_buffering off: this line puts the header on the request, where "
+        "it does nothing; only the engine's answer can carry it.",
     ),
     Rule(
         when=buffering,
@@ -152,8 +152,8 @@ RULES = (
         find=line("proxy_buffering"),
         missing="proxy_buffering off;",
         explains=HOLDS,
-        cure="Set proxy_buffering off in the location, or let the engine answer chunked: an answer "
-        "that ends by closing or by its length is passed on by full buffers.",
+        cure="Set proxy_buffering off in the location, or let the engine answer chunked: an "
+        "answer that ends by closing or by its length is passed on by full buffers.",
     ),
     Rule(
         # Bites the next nginx toward the client. Stays behind the rules above, so that this node is
@@ -170,15 +170,15 @@ RULES = (
         find=line("proxy_http_version", "1.0"),
         missing="proxy_http_version 1.1;",
         explains=(SymptomKind.TRUNCATED_SILENTLY,),
-        cure="Set proxy_http_version 1.1: an HTTP/1.0 answer ends by closing, so nginx completes the"
-        " answer of an engine that died.",
+        cure="Set proxy_http_version 1.1: an HTTP/1.0 answer ends by closing, so nginx completes "
+        "the answer of an engine that died.",
     ),
     Rule(
         when=always,
         find=line("chunked_transfer_encoding", "off"),
         explains=(SymptomKind.TRUNCATED_SILENTLY,),
-        cure="Take chunked_transfer_encoding off out: without chunks the client cannot tell the end "
-        "of an answer from a cut.",
+        cure="Take chunked_transfer_encoding off out: without chunks the client cannot tell the "
+        "end of an answer from a cut.",
     ),
     Rule(
         when=always,
@@ -218,8 +218,8 @@ RULES = (
         when=always,
         find=line("proxy_next_upstream", "non_idempotent"),
         explains=(SymptomKind.REQUEST_REPEATED,),
-        cure="Take non_idempotent out of proxy_next_upstream: with it a POST is sent again, and an "
-        "answer generated twice.",
+        cure="Take non_idempotent out of proxy_next_upstream: with it a POST is sent again, and "
+        "an answer generated twice.",
     ),
     Rule(
         when=always,

@@ -71,7 +71,7 @@ def _environment(installed: Installed) -> tuple[tuple[str, str], ...]:
 
 
 def node_spec(node: Node, *, name: str) -> NodeSpec:
-    """How to run this nginx. Every path goes through to the engine, so ready means the chain serves.
+    """How to run this nginx. Every path goes through to the engine: ready means it serves.
 
     Raises MissingPart where the version is not on this machine, PlanError for an incomplete line.
     """
