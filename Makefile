@@ -23,7 +23,7 @@ endif
 # Where it is set, each process compiles everything again at its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup chaos test lint unit integration coverage nginx-debian pins clean
+.PHONY: help setup chaos test lint unit integration coverage bench nginx-debian pins clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -31,6 +31,7 @@ help: ## list the targets
 	@echo '  ARGS="-k name -x" goes to pytest; PYTHON=... names the Python of the venv'
 
 setup: $(READY) ## make the venv with the pinned packages and the command streamchaos
+	@echo '$(VENV) is ready'
 
 $(READY): requirements/dev.txt pyproject.toml tools/setup.py
 	@$(FIND_PYTHON); $$python tools/setup.py $(VENV) $@
@@ -54,6 +55,9 @@ integration: $(READY) ## the tests on loopback
 coverage: $(READY) ## branch coverage of the pure parts by the unit tests
 	@$(BIN)/coverage run -m pytest -q tests/unit $(ARGS)
 	@$(BIN)/coverage report
+
+bench: $(READY) ## how many streams the reference engine holds (about 10 s; exit 1: too late)
+	@$(BIN)/python -m stacks.reference.capacity $(ARGS)
 
 nginx-debian: $(READY) ## unpack Debian's nginx into a folder of ours
 	@$(BIN)/python -m stacks.nginx.debian
