@@ -18,6 +18,8 @@ CONFIGURATION = "nginx.conf"
 TEMPLATES = {Package.WHEEL: "stock.conf", Package.DEBIAN: "debian.conf"}
 # nginx moves a timer only by more than 300 ms, which a shorter one would feel.
 TIMER_GRAIN_MS = 2_000
+# EADDRINUSE on Linux: glibc goes on "already in use)", the wheel's musl "in use)".
+PORT_TAKEN_TEXT = "failed (98: Address"
 
 
 @cache
@@ -94,6 +96,7 @@ def node_spec(node: Node, *, name: str) -> NodeSpec:
         reload_signal="SIGHUP",
         stop_signal="SIGTERM",
         logs=(("access", "logs/access.log"), ("error", "logs/error.log")),
+        port_taken_text=PORT_TAKEN_TEXT,
         timer_grain_ms=TIMER_GRAIN_MS,
         directives=directives(text, file=CONFIGURATION, version=installed.version),
     )
