@@ -52,6 +52,9 @@ def main(folder: Path, stamp: Path) -> int:
         command = " ".join(map(str, error.cmd))
         sys.stderr.write(f"set-up failed (exit {error.returncode}): {command}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("set-up interrupted; the next one begins anew\n")
+        return 130
     stamp.touch()
     return 0
 
