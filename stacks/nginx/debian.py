@@ -6,6 +6,7 @@ service is started. Only where the package lists know no nginx 1.22 are they upd
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -153,9 +154,11 @@ def install(target: Path) -> Installed:
         fresh, stale = Path(scratch) / "fresh", Path(scratch) / "stale"
         fresh.mkdir()
         _build(fresh)
-        if target.exists():
-            target.rename(stale)
-        fresh.rename(target)
+        # Somebody else may be as far at the same time: then theirs stands, and is tried below.
+        with contextlib.suppress(OSError):
+            if target.exists():
+                target.rename(stale)
+            fresh.rename(target)
     installed = _working(target)
     if installed is None:
         raise MissingPart("does not run after unpacking", where=str(target))
