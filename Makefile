@@ -43,8 +43,7 @@ test: ## set up, then lint and all tests that need no GPU and no vLLM
 	@$(FIND_PYTHON); $$python tools/stages.py $(STAGES)
 
 lint: $(READY) ## ruff and mypy
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
+	@code=0; $(BIN)/ruff check . || code=1; $(BIN)/mypy || code=1; exit $$code
 
 unit: $(READY) ## the unit tests
 	@$(BIN)/python -m pytest tests/unit $(ARGS)

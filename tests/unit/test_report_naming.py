@@ -30,8 +30,9 @@ def test_report_of_a_failing_run_is_named_with_its_exit_code(tmp_path: Path) -> 
     """The report counts most where something failed."""
     leave_report(tmp_path, "old")
     code = (
-        "import os; os.mkdir('chaos-results/new'); open('chaos-results/new/report.json', 'w').close()"
-        "; os.unlink('chaos-results/latest'); os.symlink('new', 'chaos-results/latest'); exit(1)"
+        "import os; os.chdir('chaos-results'); os.mkdir('new')\n"
+        "open('new/report.json', 'w').close(); os.unlink('latest'); os.symlink('new', 'latest')\n"
+        "exit(1)"
     )
     assert run(tmp_path, code) == (1, "report: chaos-results/latest/report.json\n")
 
