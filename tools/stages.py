@@ -84,6 +84,7 @@ def run_all(stages: list[Stage], interrupt: Interrupt) -> list[Row]:
         begun_s = time.monotonic()
         result = run(stage)
         wall_s = time.monotonic() - begun_s
+        result = "interrupted" if interrupt.seen else result
         rows.append(Row(target=stage.target, result=result, wall_s=wall_s))
         if interrupt.seen or (stage.target == FIRST and result != "ok"):
             break
