@@ -31,9 +31,7 @@ class World:
             record=self.entries.append,
         )
 
-    def submit(
-        self, request: str, script: StreamScript, defects: Defects | None = None
-    ) -> None:
+    def submit(self, request: str, script: StreamScript, defects: Defects | None = None) -> None:
         """Hands in a request now."""
         generation = Generation(request=request, script=script, defects=defects or Defects())
         self.scheduler.submit(generation, self.now_ms * MS)
@@ -146,7 +144,7 @@ def test_step_late_catches_up_one_event_per_step() -> None:
     ("at_ms", "phase", "events"), [(0, "waiting", 0), (200, "prefill", 0), (215, "decode", 1)]
 )
 def test_abort_in_each_phase_frees_everything(at_ms: int, phase: str, events: int) -> None:
-    """Whenever the client leaves, the log tells the phase, nothing more leaves and no block stays."""
+    """Whenever the client leaves, the log tells the phase, and no event or block stays."""
     world = World(seqs=1)
     world.submit("first", SCRIPT)
     world.submit("r", StreamScript(event_count=4, first_token_ms=40))
@@ -307,11 +305,14 @@ _ARRIVALS = st.tuples(_SCRIPTS, _DEFECTS, st.integers(0, 60), st.integers(0, 200
 def test_any_arrivals_all_end_and_all_blocks_return(
     arrivals: list[tuple[StreamScript, Defects, int, int | None]], seqs: int, blocks: int
 ) -> None:
-    """Whatever arrives and leaves: each request ends once, events are in order and never early, no more run than may, and
-    the ledger is empty in the end."""
+    """Whatever arrives and leaves: each request ends once, events are in order and never early, no
+    more run than may, and the ledger is empty in the end.
+    """
     world = World(seqs=seqs, blocks=blocks)
     acts = [(at, 0, n) for n, (_, _, at, _) in enumerate(arrivals)]
-    acts += [(at + after, 1, n) for n, (_, _, at, after) in enumerate(arrivals) if after is not None]
+    acts += [
+        (at + after, 1, n) for n, (_, _, at, after) in enumerate(arrivals) if after is not None
+    ]
     for at_ms, is_abort, n in sorted(acts):
         world.run(at_ms)
         script, defects = arrivals[n][:2]
