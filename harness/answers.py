@@ -9,11 +9,10 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.model import EndReason, EventKind, Framing, Stamp, StreamEvent
+from harness.model import EndReason, Framing, Stamp, StreamEvent
 from harness.trace import Record
-from harness.wire.answer import AnswerReader
+from harness.wire.answer import AnswerReader, Told
 from harness.wire.http1 import Head
-from harness.wire.sse import SseEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,25 +84,24 @@ def _feed(answer: Answer, data: bytes, piece: Piece, index: int) -> bytes:
     """Feeds one answer; gives the bytes behind its end."""
     loose = Stamp(at_ns=piece.at_ns, earliest_ns=piece.earliest_ns, kernel=piece.kernel)
     items = answer.reader.feed(data)
-    last = next((i for i in reversed(items) if isinstance(i, SseEvent)), None)
+    last = next((i for i in reversed(items) if isinstance(i, Told)), None)
     for item in items:
-        if isinstance(item, Head):
+        if isinstance(item, Head) and not item.interim:
             answer.head = loose
-        elif isinstance(item, SseEvent):
+        elif isinstance(item, Told):
             exact = piece.kernel and item is last and not answer.reader.pending_bytes
             stamp = Stamp(at_ns=piece.at_ns, earliest_ns=piece.at_ns, kernel=True) if exact else loose
             answer.events.append(_event(len(answer.events), item, index, stamp))
     return answer.reader.leftover
 
 
-def _event(index: int, item: SseEvent, read_index: int, stamp: Stamp) -> StreamEvent:
-    raw = item.raw.rstrip(b"\r\n")
+def _event(index: int, item: Told, read_index: int, stamp: Stamp) -> StreamEvent:
     return StreamEvent(
         index=index,
-        kind=item.kind_of if hasattr(item, "kind_of") else EventKind.OTHER,
-        end_offset=item.end_offset,
-        size_bytes=len(raw),
-        digest=hashlib.sha256(raw).hexdigest()[:32],
+        kind=item.kind,
+        end_offset=item.event.end_offset,
+        size_bytes=len(item.event.raw),
+        digest=hashlib.sha256(item.event.raw).hexdigest(),
         read_index=read_index,
         arrived=stamp,
     )

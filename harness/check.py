@@ -40,7 +40,7 @@ WORST_FIRST = (Told.HARNESS_ERROR, Told.NOT_AS_TOLD, Told.UNDECIDED, Told.AS_TOL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A registered check; `judge` fills in its name, strength and source, `timing` rests on stamps."""
+    """A check; `judge` fills in its name, strength and source, `timing` rests on stamps."""
 
     name: str
     strength: Strength
@@ -251,7 +251,7 @@ def judge(scenario: Scenario, evaluation: Evaluation) -> tuple[Told, tuple[str, 
 
 
 def merge(verdicts: Iterable[Told]) -> Told:
-    """harness_error, else not_as_told, else undecided, else as_told; undecided where there is none."""
+    """The worst: harness_error, not_as_told, undecided, as_told; undecided where there is none."""
     seen = set(verdicts)
     return next((told for told in WORST_FIRST if told in seen), Told.UNDECIDED)
 

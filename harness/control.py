@@ -114,8 +114,11 @@ class HarnessControl:
 
     async def send(self, verb: str, **fields: object) -> None:
         """Gives an order."""
-        self._writer.write(encode({"verb": verb, **fields}))
-        await self._writer.drain()
+        try:
+            self._writer.write(encode({"verb": verb, **fields}))
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise HarnessError("ended without being told to", where=self.name) from error
 
     async def receive(self) -> Message:
         """The next notice.
@@ -124,7 +127,10 @@ class HarnessControl:
             HarnessError: the helper said `failed`, or is gone.
         """
         while not self._waiting:
-            data = await self._reader.read(1 << 20)
+            try:
+                data = await self._reader.read(1 << 20)
+            except ConnectionError:
+                data = b""
             if not data:
                 raise HarnessError("ended without being told to", where=self.name)
             self._waiting.extend(self._messages.feed(data))

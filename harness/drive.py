@@ -17,7 +17,8 @@ from harness.client.plan import StreamPlan
 from harness.control import HarnessControl
 from harness.errors import HarnessError
 from harness.launch.certificates import Certificates
-from harness.launch.process import Child, Keeper, ProcessLauncher, RunningNode
+from harness.launch.process import ProcessLauncher, RunningNode
+from harness.launch.processes import Child, Keeper
 from harness.model import (
     AccessEntry,
     Layer,
@@ -34,6 +35,7 @@ DRAIN_S = 2.0
 """How long the engine gets to free what the streams held; what it frees later is late by any of our limits."""
 
 STOP_S = 2.0
+ROOT = Path(__file__).resolve().parents[1]
 LOG_POLL_S = 0.05
 
 
@@ -90,10 +92,15 @@ class Instrument:
         ours, theirs = socket.socketpair()
         log = folder / f"{module.rpartition('.')[2]}.log"
         child = await keeper.spawn(
-            (sys.executable, "-m", module), env={}, cwd=folder, stdout=log, stderr=log, control=theirs
+            (sys.executable, "-m", module),
+            env={"PYTHONPATH": str(ROOT)},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            control=theirs,
         )
         theirs.close()
-        return cls(await HarnessControl.open(ours, module), child)
+        return cls(await HarnessControl.open(ours, f"{module} (see {log})"), child)
 
     async def stop(self) -> None:
         """Lets it close its trace, within STOP_S."""

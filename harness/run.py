@@ -16,7 +16,8 @@ from harness.drive import Bench, EnginePool, attempt
 from harness.errors import HarnessError, RecordingError
 from harness.figures import figures
 from harness.launch.certificates import Certificates
-from harness.launch.process import Keeper, ProcessLauncher
+from harness.launch.process import ProcessLauncher
+from harness.launch.processes import Keeper
 from harness.launch.sandbox import HostSandbox
 from harness.model import (
     Cause,
@@ -74,7 +75,7 @@ class Runner:
             launcher = ProcessLauncher(keeper, HostSandbox())
             work = folder / "engines"
             engines = EnginePool(launcher, work)
-            certificates = Certificates.make(folder / "certificates")
+            certificates = Certificates(folder / "certificates")
             bench = Bench(
                 run=run_id(options.seed, folder),
                 parts=parts,
@@ -144,8 +145,6 @@ class Runner:
             return _harness_error(scenario, str(_first_of(group)))
         except HarnessError as error:
             return _harness_error(scenario, str(error))
-        except OSError as error:
-            return _harness_error(scenario, str(refused(path, error)))
 
 
 def _first_of(group: ExceptionGroup[Exception]) -> Exception:
