@@ -7,13 +7,28 @@ from pathlib import Path
 
 import msgspec
 
-from harness.model import NodeFile, NodeSpec, Readiness
+from harness.errors import PlanError
+from harness.model import Node, NodeFile, NodeSpec, Readiness
 from stacks.reference.settings import VERSION, EngineSettings
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def node_spec(name: str, settings: EngineSettings) -> NodeSpec:
+def node_spec(node: Node, *, name: str) -> NodeSpec:
+    """How to run this engine. What it gets wrong comes with each request: one start serves all.
+
+    Raises PlanError for what the engine has no place for: lines of a configuration, TLS.
+    """
+    if node.lines or node.server_lines or node.global_lines or node.tls:
+        raise PlanError(
+            "the reference engine takes neither lines nor TLS",
+            where=name,
+            todo="put its defects into the workload, TLS on the node in front of it",
+        )
+    return engine_spec(name, EngineSettings())
+
+
+def engine_spec(name: str, settings: EngineSettings) -> NodeSpec:
     """How to run an engine with these settings; the launcher chooses its port and folder."""
     config = msgspec.to_builtins(settings) | {
         "port": "@{port.http}",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.model import Defects, LedgerEntry, StreamScript
+from harness.errors import PlanError
+from harness.model import Defects, LedgerEntry, Node, StreamScript
 from stacks.reference import log, metrics, settings
-from stacks.reference.node import node_spec
+from stacks.reference.node import engine_spec, node_spec
 from stacks.reference.scheduler import Counters, Gauges
 from stacks.reference.schema import SchemaError
 from stacks.reference.settings import EngineSettings
@@ -47,12 +49,12 @@ def test_api_key_variable_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         settings.api_key(EngineSettings(api_key_env="ENGINE_KEY"))
 
 
-def test_node_spec_config_reads_back_as_the_settings() -> None:
+def test_engine_spec_config_reads_back_as_the_settings() -> None:
     """With its placeholders filled in, the node's file gives the settings again."""
     wanted = EngineSettings(
         step_ms=50, defects=Defects(clump_events=3), script=StreamScript(event_count=9)
     )
-    spec = node_spec("engine", wanted)
+    spec = engine_spec("engine", wanted)
     (file,) = spec.files
     text = file.text.replace("@{port.http}", "8123").replace("@{dir}", "/d")
     read = settings.parse(text.encode(), "f")
@@ -60,6 +62,14 @@ def test_node_spec_config_reads_back_as_the_settings() -> None:
     assert (read.step_ms, read.defects, read.script) == (50, wanted.defects, wanted.script)
     assert spec.argv[-1] == "@{dir}/engine.json"
     assert spec.log_path("engine") == "engine.jsonl"
+
+
+def test_node_spec_serves_a_plain_node_and_refuses_lines() -> None:
+    """The kind's contract: a node without lines gets the defaults, one with lines is refused."""
+    node = Node(kind="reference")
+    assert node_spec(node, name="e") == engine_spec("e", EngineSettings())
+    with pytest.raises(PlanError, match="neither lines nor TLS"):
+        node_spec(replace(node, lines=("x",)), name="e")
 
 
 def test_metrics_page_has_the_names_of_vllm() -> None:
