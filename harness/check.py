@@ -174,7 +174,8 @@ def _proven(one: Check, evidence: Evidence) -> Finding:
 
 
 def _control_verdict(one: Check, control: Recording | None) -> Verdict | None:
-    if control is None:
+    """The same check's verdict on the control; None where no control was recorded."""
+    if control is None or not control.streams:
         return None
     return _trusted(one, control, one.judge(Evidence(subject=control))).verdict
 

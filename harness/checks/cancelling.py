@@ -39,13 +39,22 @@ def cancel_reaches_engine(evidence: Evidence) -> Finding:
         return not_applicable("no client leaves")
     if not recording.streams:
         return unrecorded(expected)
-    votes = [_vote(stream, recording) for stream in recording.streams]
-    lost = [vote for vote in votes if vote.symptom is SymptomKind.CANCEL_LOST]
-    vote = lost[0] if lost else majority(votes)
+    votes = [(stream.key.lane, _vote(stream, recording)) for stream in recording.streams]
+    vote = _common(votes)
     figures = _figures(recording)
     reached = dict(figures).get("cancel_latency_ms")
     held = "aborted at once" if reached is None else f"reached the engine in {reached:.1f} ms"
     return finding_of(vote, expected, held, figures)
+
+
+def _common(votes: Sequence[tuple[Lane, Vote]]) -> Vote:
+    """One lost cancel is a fail; a late one needs the majority of its lane, through or direct."""
+    everyone = [vote for _, vote in votes]
+    through = [vote for lane, vote in votes if lane is Lane.THROUGH]
+    direct = [vote for lane, vote in votes if lane is not Lane.THROUGH]
+    lost = [vote for vote in everyone if vote.symptom is SymptomKind.CANCEL_LOST]
+    late = [vote for vote in (majority(through), majority(direct)) if vote.symptom]
+    return (*lost, *late, majority(everyone))[0]
 
 
 def closed_ns(tap: StreamTrace) -> int:
