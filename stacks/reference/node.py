@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import PlanError
+from harness.errors import MissingPart, PlanError
 from harness.model import Node, NodeFile, NodeSpec, Readiness
 from stacks.reference.settings import VERSION, EngineSettings
 
@@ -17,8 +17,13 @@ _ROOT = Path(__file__).resolve().parents[2]
 def node_spec(node: Node, *, name: str) -> NodeSpec:
     """How to run this engine. What it gets wrong comes with each request: one start serves all.
 
-    Raises PlanError for what the engine has no place for: lines of a configuration, TLS.
+    Raises PlanError for what the engine has no place for (lines of a configuration, TLS), and
+    MissingPart for another version.
     """
+    if node.version not in ("", VERSION):
+        raise MissingPart(
+            f"no reference engine {node.version!r}", where=name, todo=f"use {VERSION}"
+        )
     if node.lines or node.server_lines or node.global_lines or node.tls:
         raise PlanError(
             "the reference engine takes neither lines nor TLS",
@@ -31,6 +36,7 @@ def node_spec(node: Node, *, name: str) -> NodeSpec:
 def engine_spec(name: str, settings: EngineSettings) -> NodeSpec:
     """How to run an engine with these settings; the launcher chooses its port and folder."""
     config = msgspec.to_builtins(settings) | {
+        "host": "@{listen}",
         "port": "@{port.http}",
         "log_path": "@{dir}/engine.jsonl",
     }

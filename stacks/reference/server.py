@@ -288,8 +288,9 @@ async def _run(settings: EngineSettings, listener: socket.socket) -> str:
 
 def listen(settings: EngineSettings) -> socket.socket:
     """A listening socket; raises OSError (EADDRINUSE where somebody else has the port)."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    host = settings.host.strip("[]")  # IPv6 addresses may come as in a URL.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, settings.port), family=family, backlog=BACKLOG)
 
 
 def run(settings: EngineSettings, listener: socket.socket) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import PlanError
+from harness.errors import MissingPart, PlanError
 from harness.model import Defects, LedgerEntry, Node, StreamScript
 from stacks.reference import log, metrics, settings
 from stacks.reference.node import engine_spec, node_spec
@@ -57,8 +57,9 @@ def test_engine_spec_config_reads_back_as_the_settings() -> None:
     spec = engine_spec("engine", wanted)
     (file,) = spec.files
     text = file.text.replace("@{port.http}", "8123").replace("@{dir}", "/d")
+    text = text.replace("@{listen}", "127.0.0.1")
     read = settings.parse(text.encode(), "f")
-    assert (read.port, read.log_path) == (8123, "/d/engine.jsonl")
+    assert (read.host, read.port, read.log_path) == ("127.0.0.1", 8123, "/d/engine.jsonl")
     assert (read.step_ms, read.defects, read.script) == (50, wanted.defects, wanted.script)
     assert spec.argv[-1] == "@{dir}/engine.json"
     assert spec.log_path("engine") == "engine.jsonl"
@@ -70,6 +71,8 @@ def test_node_spec_serves_a_plain_node_and_refuses_lines() -> None:
     assert node_spec(node, name="e") == engine_spec("e", EngineSettings())
     with pytest.raises(PlanError, match="neither lines nor TLS"):
         node_spec(replace(node, lines=("x",)), name="e")
+    with pytest.raises(MissingPart, match="9"):
+        node_spec(replace(node, version="9"), name="e")
 
 
 def test_metrics_page_has_the_names_of_vllm() -> None:
