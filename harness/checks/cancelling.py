@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from harness.check import check
-from harness.checks.segments import engine_name, engine_tap, fullest, node_name, position
+from harness.checks.segments import engine_name, engine_tap, node_name, position
 from harness.checks.verdicts import Vote, finding_of, majority, not_applicable, unrecorded
 from harness.model import (
     Cause,
@@ -130,11 +130,9 @@ def _over(stream: Stream, tap: StreamTrace, by_ns: int) -> bool:
 
 def _reach_vote(stream: Stream, recording: Recording, left_ns: int) -> Vote | None:
     """The proxies' part: None where the closing went all the way in time."""
-    engine, first = recording.scenario.stack.engine_index, 0
+    first = 0
     for hop in sorted({trace.hop for trace in stream.taps}):
-        tap = fullest(stream, hop)
-        if tap is None or hop > engine:
-            continue
+        tap = next(one for one in stream.taps if one.hop == hop)
         late_ms = (closed_ns(tap) - left_ns) / 1e6
         lost = not closed_ns(tap)
         if lost or late_ms > REACH_LIMIT_MS:
