@@ -1,6 +1,7 @@
 """From stamped pieces of one direction of a connection to the answers in it, event by event.
 
-Used for what a client read, what a tap read and what a tap wrote: the same bytes, cut and stamped differently.
+Used for what a client read, what a tap read and what a tap wrote: the same bytes, cut and stamped
+differently.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def _feed(answer: Answer, data: bytes, piece: Piece, index: int) -> bytes:
             answer.head = loose
         elif isinstance(item, Told):
             exact = piece.kernel and item is last and not answer.reader.pending_bytes
-            stamp = Stamp(at_ns=piece.at_ns, earliest_ns=piece.at_ns, kernel=True) if exact else loose
+            stamp = (
+                Stamp(at_ns=piece.at_ns, earliest_ns=piece.at_ns, kernel=True) if exact else loose
+            )
             answer.events.append(_event(len(answer.events), item, index, stamp))
     return answer.reader.leftover
 

@@ -1,8 +1,10 @@
-"""The one clock, CLOCK_MONOTONIC in ns, and what turns the kernel's stamps (CLOCK_REALTIME) into it.
+"""The one clock, CLOCK_MONOTONIC in ns, and what turns the kernel's stamps (CLOCK_REALTIME) into
+it.
 
-The offset between the two is sampled each second by whoever reads kernel stamps. Its width goes into the error bound;
-after a step of the wall clock the kernel's stamps are not used any more, since one taken before the step and read
-after it cannot be told from a good one (measurement.md §7).
+The offset between the two is sampled each second by whoever reads kernel stamps. Its width goes
+into the error bound; after a step of the wall clock the kernel's stamps are not used any more,
+since one taken before the step and read after it cannot be told from a good one (measurement.md
+§7).
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class OffsetSample:
 
 
 def sample_offset() -> OffsetSample:
-    """The offset now: the narrowest of five sandwiches of the wall clock between two readings of ours."""
+    """The offset now: the narrowest of five sandwiches of the wall clock between two readings of
+    ours."""
     best = OffsetSample(0, 1 << 62)
     for _ in range(5):
         before = time.monotonic_ns()

@@ -1,7 +1,8 @@
-"""Control between the harness and a helper process: one inherited socket pair, length-prefixed JSON.
+"""Control between the harness and a helper process: one inherited socket pair, length-prefixed
+JSON.
 
-Verbs to a helper: `configure`, `arm`, `go`, `heal`, `drain`, `stop`. Notices from it: `ready`, `progress`, `fired`, `done`, `failed`.
-Measurements never cross it.
+Verbs to a helper: `configure`, `arm`, `go`, `heal`, `drain`, `stop`. Notices from it: `ready`,
+`progress`, `fired`, `done`, `failed`. Measurements never cross it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class MessageReader:
                 raise HarnessError(f"a control message of {size} bytes", where="control")
             if len(self._pending) < LENGTH.size + size:
                 break
-            messages.append(msgspec.json.decode(bytes(self._pending[LENGTH.size : LENGTH.size + size])))
+            messages.append(
+                msgspec.json.decode(bytes(self._pending[LENGTH.size : LENGTH.size + size]))
+            )
             del self._pending[: LENGTH.size + size]
         return messages
 
@@ -96,9 +99,12 @@ class HelperControl:
 
 
 class HarnessControl:
-    """The harness's end, on asyncio: `call` a verb and get its answer; other notices go to a queue."""
+    """The harness's end, on asyncio: `call` a verb and get its answer; other notices go to a
+    queue."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._messages = MessageReader()

@@ -110,7 +110,7 @@ def _events(folder: ScenarioFolder, name: str) -> tuple[dict[str, Any], ...]:
     return read_trace(folder.path, name, records=False).events
 
 
-# ------------------------------------------------------------------------------------------------------ vantage points
+# ----------------------------------------------------------------------------------- vantage points
 
 
 def _client_traces(trace: TraceFile) -> Iterable[StreamTrace]:
@@ -286,7 +286,13 @@ def _tap_trace(
     toward_client, toward_origin = Direction.TOWARD_CLIENT.value, Direction.TOWARD_ORIGIN.value
     origin_ns = seen.first_ns(("eof", "reset"), direction=toward_client) if last else 0
     client_ns = seen.first_ns(("eof", "reset"), direction=toward_origin) if last else 0
-    client_ns = client_ns or (seen.first_ns(("write_failed",), direction=toward_client) if last else 0)
+    client_ns = client_ns or (
+        seen.first_ns(("write_failed",), direction=toward_client) if last else 0
+    )
+    if answer is not None and answer.finished_ns:
+        # What is closed behind the end of an answer says nothing of it.
+        origin_ns = origin_ns if origin_ns < answer.finished_ns else 0
+        client_ns = client_ns if client_ns < answer.finished_ns else 0
     return _trace(
         request.key,
         answer,
@@ -319,7 +325,7 @@ def _tap_end(
     return _end(answer, reason, origin_ns, why or detail)
 
 
-# ------------------------------------------------------------------------------------------------------------- joining
+# ------------------------------------------------------------------------------------------ joining
 
 
 def _join(

@@ -1,15 +1,15 @@
-"""One attempt at one scenario: start the stack from the engine outward, drive the streams, drain, stop, collect."""
+"""One attempt at one scenario: start the stack from the engine outward, drive the streams, drain,
+stop, collect."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -32,7 +32,8 @@ from harness.parts import Parts
 from harness.record import Facts, ScenarioFolder
 
 DRAIN_S = 2.0
-"""How long the engine gets to free what the streams held; what it frees later is late by any of our limits."""
+"""How long the engine gets to free what the streams held; what it frees later is late by any of our
+limits."""
 
 STOP_S = 2.0
 ROOT = Path(__file__).resolve().parents[1]
@@ -147,7 +148,8 @@ async def attempt(bench: Bench, scenario: Scenario, folder: ScenarioFolder) -> N
 
 
 class Drive:
-    """The steps of an attempt. Everything that was started is stopped in the opposite order, also when cancelled."""
+    """The steps of an attempt. Everything that was started is stopped in the opposite order, also
+    when cancelled."""
 
     def __init__(self, bench: Bench, scenario: Scenario, folder: ScenarioFolder) -> None:
         self._bench = bench
@@ -303,9 +305,7 @@ class Drive:
             self._notes.append("the stack did not get to run")
         self._folder.write(
             "facts.json",
-            Facts(
-                run=self._bench.run, nodes=tuple(nodes), oracle=oracle, notes=tuple(self._notes)
-            ),
+            Facts(run=self._bench.run, nodes=tuple(nodes), oracle=oracle, notes=tuple(self._notes)),
         )
 
     def _node_run(self, node: RunningNode) -> NodeRun:
@@ -325,7 +325,8 @@ def node_names(scenario: Scenario) -> list[str]:
     nodes = scenario.stack.nodes
     kinds = [n.kind for n in nodes]
     return [
-        n.name or (n.kind if kinds.count(n.kind) == 1 else f"{n.kind}-{kinds[:i].count(n.kind) + 1}")
+        n.name
+        or (n.kind if kinds.count(n.kind) == 1 else f"{n.kind}-{kinds[:i].count(n.kind) + 1}")
         for i, n in enumerate(nodes)
     ]
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 
 class HarnessError(Exception):
-    """Our own failure. `what` happened, `where`, and what `todo`; `exit_code` for the command line."""
+    """Our own failure. `what` happened, `where`, and what `todo`; `exit_code` for the command
+    line."""
 
     exit_code = 3
 
@@ -63,11 +64,13 @@ class StackError(HarnessError):
 
 
 class StackStartError(StackError):
-    """A node that did not start or never got ready; `where` names it, `todo` holds its last log lines."""
+    """A node that did not start or never got ready; `where` names it, `todo` holds its last log
+    lines."""
 
 
 class PortTakenError(StackError):
-    """Somebody else holds a port that was picked for a node. The launcher tries again with another."""
+    """Somebody else holds a port that was picked for a node. The launcher tries again with
+    another."""
 
 
 class InjectionError(HarnessError):

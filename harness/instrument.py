@@ -1,4 +1,5 @@
-"""What the measuring processes (relay, sampler) share: loop, clock, trace, control socket, and doubt in themselves."""
+"""What the measuring processes (relay, sampler) share: loop, clock, trace, control socket, and
+doubt in themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ FLUSH_EVERY_NS = 100_000_000
 
 
 class Instrument:
-    """A measuring process. It obeys `configure`, `go` and `stop`, and whatever `obey` adds; it ends when the harness does."""
+    """A measuring process. It obeys `configure`, `go` and `stop`, and whatever `obey` adds; it ends
+    when the harness does."""
 
     name = "instrument"
 
@@ -47,14 +49,15 @@ class Instrument:
         raise HarnessError(f"unknown verb {message['verb']!r}", where=self.name)
 
     def run(self) -> None:
-        """Until told to stop, or until the harness is gone; the trace is closed and whole after it."""
+        """Until told to stop, or until the harness is gone; the trace is closed and whole after
+        it."""
         gc.freeze()
         gc.disable()
         self.reactor.every(FLUSH_EVERY_NS, self._tick)
         self.reactor.run()
         self.abandon()
         if hasattr(self, "trace"):
-            self.trace.event("self_check", **self._self_check())
+            self.trace.event("self_check", self._self_check())
             self.trace.close()
         self.control.send("done")
 

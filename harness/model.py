@@ -1,7 +1,9 @@
-"""The types that pass between the parts: frozen, no I/O. Units stand last in a name; times are CLOCK_MONOTONIC ns.
+"""The types that pass between the parts: frozen, no I/O. Units stand last in a name; times are
+CLOCK_MONOTONIC ns.
 
-Reading order: Stack and NodeSpec (what runs), StreamScript and Workload (what is asked of it), Scenario (what is
-tried), StreamTrace and Recording (what was seen), Finding and Outcome (what it means).
+Reading order: Stack and NodeSpec (what runs), StreamScript and Workload (what is asked of it),
+Scenario (what is tried), StreamTrace and Recording (what was seen), Finding and Outcome (what it
+means).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# --------------------------------------------------------------------------------------------------------- vocabulary
+# --------------------------------------------------------------------------------------- vocabulary
 
 
 class Direction(StrEnum):
@@ -162,7 +164,7 @@ class EventKind(StrEnum):
     OTHER = "other"
 
 
-# --------------------------------------------------------------------------------------------------- what is run
+# -------------------------------------------------------------------------------------- what is run
 
 PLACEHOLDER = re.compile(r"@\{([a-z_]+(?:\.[a-z0-9_-]+)?)\}")
 
@@ -171,7 +173,8 @@ PLACEHOLDER = re.compile(r"@\{([a-z_]+(?:\.[a-z0-9_-]+)?)\}")
 class Directive:
     """A line of a configuration that can explain symptoms, or a line whose absence does.
 
-    `line` counts from 1 in `file`; `missing` means that the default is what bites and `line` is where the cure belongs.
+    `line` counts from 1 in `file`; `missing` means that the default is what bites and `line` is
+    where the cure belongs.
     """
 
     file: str
@@ -184,7 +187,8 @@ class Directive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFile:
-    """A file that a node needs, by its path below the node's folder. Text holds placeholders (see NodeSpec)."""
+    """A file that a node needs, by its path below the node's folder. Text holds placeholders (see
+    NodeSpec)."""
 
     path: str
     text: str
@@ -206,9 +210,10 @@ class Readiness:
 class NodeSpec:
     """How to run one node, as data. Both launchers execute it.
 
-    Texts (argv, env values, files) hold placeholders that the launcher fills in when ports are known:
-    `@{dir}` the node's own writable folder · `@{port.NAME}` a port of this node · `@{listen}` the address to bind ·
-    `@{upstream}` host:port of the next hop toward the engine · `@{tls_cert}`, `@{tls_key}` PEM files for the listener.
+    Texts (argv, env values, files) hold placeholders that the launcher fills in when ports are
+    known: `@{dir}` the node's own writable folder · `@{port.NAME}` a port of this node ·
+    `@{listen}` the address to bind · `@{upstream}` host:port of the next hop toward the engine ·
+    `@{tls_cert}`, `@{tls_key}` PEM files for the listener.
     """
 
     name: str
@@ -232,7 +237,8 @@ class NodeSpec:
     directives: tuple[Directive, ...] = ()
 
     def log_path(self, role: str) -> str | None:
-        """Path below the node's folder of the log with this role (`access`, `error`, `engine`), or None."""
+        """Path below the node's folder of the log with this role (`access`, `error`, `engine`), or
+        None."""
         return dict(self.logs).get(role)
 
 
@@ -240,8 +246,9 @@ class NodeSpec:
 class Node:
     """A process that ends transport connections, by what it is rather than how it is run.
 
-    `kind` is a folder of stacks/; `version` a version or alias it knows; `lines` are directives put in the place that the kind
-    calls its streaming location, `server_lines` at the listener, `global_lines` at the top. `tls` ends TLS at its listener.
+    `kind` is a folder of stacks/; `version` a version or alias it knows; `lines` are directives put
+    in the place that the kind calls its streaming location, `server_lines` at the listener,
+    `global_lines` at the top. `tls` ends TLS at its listener.
     """
 
     kind: str
@@ -271,12 +278,13 @@ class Stack:
         return len(self.nodes) - 1
 
 
-# ---------------------------------------------------------------------------------------------- what is asked
+# ------------------------------------------------------------------------------------ what is asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A silence of the engine: after `after_events` content events nothing is generated for `silence_ms`."""
+    """A silence of the engine: after `after_events` content events nothing is generated for
+    `silence_ms`."""
 
     after_events: int
     silence_ms: int
@@ -286,8 +294,9 @@ class Pause:
 class StreamScript:
     """What the engine is to produce, known beforehand byte for byte: the oracle.
 
-    `event_bytes` is the size of one SSE event on the wire of the decoded body, ± `event_bytes_spread`; `gap_ms` lies between two
-    content events; the first leaves `first_token_ms` after the request arrived. `comment_every_ms` 0 means no keep-alive comments.
+    `event_bytes` is the size of one SSE event on the wire of the decoded body, ±
+    `event_bytes_spread`; `gap_ms` lies between two content events; the first leaves
+    `first_token_ms` after the request arrived. `comment_every_ms` 0 means no keep-alive comments.
     """
 
     event_count: int = 60
@@ -302,14 +311,16 @@ class StreamScript:
     seed: int = 0
 
     def due_ms(self, event_index: int) -> int:
-        """When content event `event_index` (from 0) is to leave, in ms after the request arrived."""
+        """When content event `event_index` (from 0) is to leave, in ms after the request
+        arrived."""
         silence_ms = sum(p.silence_ms for p in self.pauses if p.after_events <= event_index)
         return self.first_token_ms + event_index * self.gap_ms + silence_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defects:
-    """What the reference engine gets wrong on purpose: the ground truth that checks are tested on. All off by default."""
+    """What the reference engine gets wrong on purpose: the ground truth that checks are tested on.
+    All off by default."""
 
     close_delimited: bool = False
     http10_chunked: bool = False
@@ -337,7 +348,8 @@ class Defects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """The client leaves by `how` once it has `after_events` content events (0: as soon as the request is sent, `after_ms` later)."""
+    """The client leaves by `how` once it has `after_events` content events (0: as soon as the
+    request is sent, `after_ms` later)."""
 
     how: Leave = Leave.FIN
     after_events: int = 0
@@ -346,9 +358,11 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the client asks and does: `streams` per lane, started `stagger_ms` apart in the order of the lanes.
+    """What the client asks and does: `streams` per lane, started `stagger_ms` apart in the order of
+    the lanes.
 
-    `script` goes to an engine that can play one; other engines get its token count. `deadline_ms` bounds each stream.
+    `script` goes to an engine that can play one; other engines get its token count. `deadline_ms`
+    bounds each stream.
     """
 
     protocol: WireProtocol = WireProtocol.SSE_H1
@@ -362,7 +376,7 @@ class Workload:
     deadline_ms: int = 30_000
 
 
-# ------------------------------------------------------------------------------------------------- what is broken
+# ----------------------------------------------------------------------------------- what is broken
 
 
 class TriggerKind(StrEnum):
@@ -386,7 +400,8 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A named fault with its parameters (units in their names). The catalogue (`faults/`) knows what it does."""
+    """A named fault with its parameters (units in their names). The catalogue (`faults/`) knows
+    what it does."""
 
     name: str
     layer: Layer
@@ -399,7 +414,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """A fault placed on a hop and direction, with its trigger. `heal_after_ms` 0 means: stays until the drain."""
+    """A fault placed on a hop and direction, with its trigger. `heal_after_ms` 0 means: stays until
+    the drain."""
 
     fault: Fault
     hop: int
@@ -410,7 +426,8 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """A check is told to come out as `verdict`; `culprit` names the node to be blamed where that is told too."""
+    """A check is told to come out as `verdict`; `culprit` names the node to be blamed where that is
+    told too."""
 
     check: str
     verdict: Verdict
@@ -422,7 +439,8 @@ class Expectation:
 class Scenario:
     """One fully resolved run with a stable id (`[a-z0-9-]` and `/`).
 
-    Checks that are not named in `expectations` are told to pass or not to apply. `needs` are parts by name (`nginx@1.22`).
+    Checks that are not named in `expectations` are told to pass or not to apply. `needs` are parts
+    by name (`nginx@1.22`).
     """
 
     id: str
@@ -451,7 +469,8 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class StreamKey:
-    """Names one stream everywhere: `run.scenario.lane.n`, sent as X-Streamchaos-Id and X-Request-Id and as the prompt's prefix."""
+    """Names one stream everywhere: `run.scenario.lane.n`, sent as X-Streamchaos-Id and X-Request-Id
+    and as the prompt's prefix."""
 
     run: str
     scenario: str
@@ -468,18 +487,21 @@ class StreamKey:
         parts = text.split(".")
         if len(parts) != 4 or parts[2] not in Lane._value2member_map_ or not parts[3].isdigit():
             return None
-        return cls(run=parts[0], scenario=parts[1].replace("_", "/"), lane=Lane(parts[2]), n=int(parts[3]))
+        return cls(
+            run=parts[0], scenario=parts[1].replace("_", "/"), lane=Lane(parts[2]), n=int(parts[3])
+        )
 
 
-# --------------------------------------------------------------------------------------------------- what was seen
+# ------------------------------------------------------------------------------------ what was seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """A point in time with its bound: it happened in [`earliest_ns`, `at_ns`]. `kernel` tells who stamped.
+    """A point in time with its bound: it happened in [`earliest_ns`, `at_ns`]. `kernel` tells who
+    stamped.
 
-    `earliest_ns` is the entry of the poll before the one that found the bytes (measurement.md §5), or the kernel's own
-    stamp where the read held nothing older.
+    `earliest_ns` is the entry of the poll before the one that found the bytes (measurement.md §5),
+    or the kernel's own stamp where the read held nothing older.
     """
 
     at_ns: int
@@ -496,8 +518,9 @@ class Stamp:
 class StreamEvent:
     """One SSE event (or comment) of an answer as one vantage point saw it.
 
-    `end_offset` counts bytes of the decoded body up to the event's end; `read_index` tells which read completed it: events of
-    one read share it. `left` is when a tap had written it on; None at the client and where it never left.
+    `end_offset` counts bytes of the decoded body up to the event's end; `read_index` tells which
+    read completed it: events of one read share it. `left` is when a tap had written it on; None at
+    the client and where it never left.
     """
 
     index: int
@@ -512,7 +535,8 @@ class StreamEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEnd:
-    """The one end of a trace. `terminators` counts `[DONE]`s; `after_terminator_bytes` is what came behind it."""
+    """The one end of a trace. `terminators` counts `[DONE]`s; `after_terminator_bytes` is what came
+    behind it."""
 
     reason: EndReason
     at_ns: int
@@ -524,11 +548,12 @@ class StreamEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTrace:
-    """One answer as one vantage point saw it. `hop` is the number of the hop; the client's own trace has `client` True.
+    """One answer as one vantage point saw it. `hop` is the number of the hop; the client's own
+    trace has `client` True.
 
-    Times: `request_ns` the first byte of the request (client: handed to the kernel after TLS; tap: arrived), `head` the read that
-    completed the response's head. `body_bytes` and `body_digest` (SHA-256) are of the decoded body, `wire_bytes` of the body
-    before content decoding.
+    Times: `request_ns` the first byte of the request (client: handed to the kernel after TLS; tap:
+    arrived), `head` the read that completed the response's head. `body_bytes` and `body_digest`
+    (SHA-256) are of the decoded body, `wire_bytes` of the body before content decoding.
     """
 
     key: StreamKey
@@ -557,7 +582,8 @@ class StreamTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One line of the engine's log: `what` is received, admitted, finished, aborted, freed, … with the request's key."""
+    """One line of the engine's log: `what` is received, admitted, finished, aborted, freed, … with
+    the request's key."""
 
     at_ns: int
     what: str
@@ -580,7 +606,8 @@ class AccessEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:
-    """Evidence of one firing: which injection, on which connection, at which byte and event, when planned and when done."""
+    """Evidence of one firing: which injection, on which connection, at which byte and event, when
+    planned and when done."""
 
     injection: int
     connection: int
@@ -593,9 +620,11 @@ class Fired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """All that is known of one stream: the client's trace, the taps' by hop, the engine's log, the access logs.
+    """All that is known of one stream: the client's trace, the taps' by hop, the engine's log, the
+    access logs.
 
-    `engine_requests` counts arrivals of its key at the engine. `oracle_digests` are those of the events its script asks for.
+    `engine_requests` counts arrivals of its key at the engine. `oracle_digests` are those of the
+    events its script asks for.
     """
 
     key: StreamKey
@@ -612,7 +641,8 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCheck:
-    """The instrument's own doubts in one recording: poll lag and sleep jitter (p99, max), clock steps, tap residence."""
+    """The instrument's own doubts in one recording: poll lag and sleep jitter (p99, max), clock
+    steps, tap residence."""
 
     poll_lag_ns_p99: int = 0
     poll_lag_ns_max: int = 0
@@ -625,7 +655,8 @@ class SelfCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRun:
-    """A node as it ran: its version as it told it, its directives (for blame), what its error log said."""
+    """A node as it ran: its version as it told it, its directives (for blame), what its error log
+    said."""
 
     name: str
     kind: str
@@ -646,7 +677,8 @@ class MetricSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Everything observed in one scenario, joined. `unkeyed` lists exchanges without a key; nothing is guessed by time."""
+    """Everything observed in one scenario, joined. `unkeyed` lists exchanges without a key; nothing
+    is guessed by time."""
 
     scenario: Scenario
     nodes: tuple[NodeRun, ...] = ()
@@ -667,7 +699,7 @@ class Recording:
         return self.nodes[-1]
 
 
-# ------------------------------------------------------------------------------------------------- what it means
+# ------------------------------------------------------------------------------------ what it means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -688,7 +720,8 @@ class Symptom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """A place in a trace: stream, vantage (`client`, `hop1`), event index; evidence for a finding."""
+    """A place in a trace: stream, vantage (`client`, `hop1`), event index; evidence for a
+    finding."""
 
     key: str
     vantage: str
@@ -697,10 +730,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check says of one recording, with what it expected, what it saw and where, and who is to blame.
+    """What one check says of one recording, with what it expected, what it saw and where, and who
+    is to blame.
 
-    `cause` and `settle` (what would settle it) are given exactly when the verdict is unknown. `directive_proven` is True only where
-    the same run showed green without that line.
+    `cause` and `settle` (what would settle it) are given exactly when the verdict is unknown.
+    `directive_proven` is True only where the same run showed green without that line.
     """
 
     check: str
@@ -723,7 +757,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a scenario came out against what was told. `figures` are the arm's; `attempts` counts runs, all of them kept."""
+    """How a scenario came out against what was told. `figures` are the arm's; `attempts` counts
+    runs, all of them kept."""
 
     scenario: str
     title: str
@@ -740,7 +775,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A run: its manifest and its outcomes. JSON is canonical (`streamchaos.report/1`), the rest is rendered from it."""
+    """A run: its manifest and its outcomes. JSON is canonical (`streamchaos.report/1`), the rest is
+    rendered from it."""
 
     format: str
     run: str

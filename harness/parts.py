@@ -1,4 +1,5 @@
-"""What the core asks of the catalogues, so that it names no proxy, no engine and no fault. The suite hands it in."""
+"""What the core asks of the catalogues, so that it names no proxy, no engine and no fault. The
+suite hands it in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The loop of the measuring processes (relay, sampler): bare epoll, timers, and the entry time of each poll.
+"""The loop of the measuring processes (relay, sampler): bare epoll, timers, and the entry time of
+each poll.
 
-asyncio hides when a poll was entered, and that moment is what bounds how early bytes can have arrived
-(measurement.md §5): at the poll before the one that found a socket readable it was not readable.
+asyncio hides when a poll was entered, and that moment is what bounds how early bytes can have
+arrived (measurement.md §5): at the poll before the one that found a socket readable it was not
+readable.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ WRITABLE = select.EPOLLOUT
 BROKEN = select.EPOLLERR | select.EPOLLHUP
 
 POLL_MAX_MS = 2
-"""Longest poll while somebody measures: keeps the bound of a stamp tight at ≤ 1 % of a core (measurement.md §5)."""
+"""Longest poll while somebody measures: keeps the bound of a stamp tight at ≤ 1 % of a core
+(measurement.md §5)."""
 
 JITTER_PROBE_NS = 20_000_000
 """How often the loop checks by how much its own timers are late."""

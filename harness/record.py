@@ -1,11 +1,11 @@
 """A scenario's folder: what is written while it runs, and how it is read back.
 
-    scenario.json   format, the scenario          client.events.jsonl, client.reads.bin   the sampler's trace
-    facts.json      nodes, oracle, metrics        relay.events.jsonl, relay.reads.bin     the taps' trace
-    engine.jsonl    the engine's log              nodes/NAME/…                            files and logs of each node
-    access.jsonl    what the proxies' logs say    findings.json                           may be deleted and rebuilt
-    streams.json    joined traces; stands in for the raw reads where the verdict is pass
-    control/        the same, of the control run
+scenario.json   format, the scenario          client.events.jsonl, client.reads.bin   the
+sampler's trace facts.json      nodes, oracle, metrics        relay.events.jsonl,
+relay.reads.bin     the taps' trace engine.jsonl    the engine's log              nodes/NAME/…
+files and logs of each node access.jsonl    what the proxies' logs say    findings.json
+may be deleted and rebuilt streams.json    joined traces; stands in for the raw reads where the
+verdict is pass control/        the same, of the control run
 """
 
 from __future__ import annotations
@@ -200,9 +200,7 @@ def scenario_folders(run: Path) -> tuple[ScenarioFolder, ...]:
     Raises:
         RecordingError: there is none.
     """
-    paths = sorted(
-        p.parent for p in run.rglob("scenario.json") if p.parent.name != "control"
-    )
+    paths = sorted(p.parent for p in run.rglob("scenario.json") if p.parent.name != "control")
     if not paths:
         raise RecordingError(
             "holds no recording", where=str(run), todo="name a folder below chaos-results/"

@@ -1,4 +1,5 @@
-"""The life of a run: many scenarios, each with its control, its attempts, its judgement; one folder for all of it."""
+"""The life of a run: many scenarios, each with its control, its attempts, its judgement; one folder
+for all of it."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ class Runner:
                 certificates.remove()
 
     async def run_all(self, scenarios: Sequence[Scenario]) -> list[Outcome]:
-        """Outcomes in the order of the scenarios; directives are marked as proven where a partner shows it."""
+        """Outcomes in the order of the scenarios; directives are marked as proven where a partner
+        shows it."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.run(s)) for s in scenarios]
         return prove(scenarios, [t.result() for t in tasks])
@@ -136,9 +138,7 @@ class Runner:
             folder = ScenarioFolder.create(path, scenario)
             if scenario.injections:
                 quiet = replace(scenario, injections=(), expectations=())
-                await attempt(
-                    self._bench, quiet, ScenarioFolder.create(path / "control", quiet)
-                )
+                await attempt(self._bench, quiet, ScenarioFolder.create(path / "control", quiet))
             await attempt(self._bench, scenario, folder)
             return conclude(folder)
         except ExceptionGroup as group:
@@ -153,12 +153,10 @@ def _first_of(group: ExceptionGroup[Exception]) -> Exception:
 
 
 def _harness_error(scenario: Scenario, text: str) -> Outcome:
-    return Outcome(
-        scenario=scenario.id, title=scenario.title, told=Told.HARNESS_ERROR, error=text
-    )
+    return Outcome(scenario=scenario.id, title=scenario.title, told=Told.HARNESS_ERROR, error=text)
 
 
-# ------------------------------------------------------------------------------------------------------------- judging
+# ------------------------------------------------------------------------------------------ judging
 
 
 def judge(folder: ScenarioFolder) -> tuple[Outcome, Recording]:
@@ -225,7 +223,7 @@ def _proven(finding: Finding) -> Finding:
     return finding
 
 
-# -------------------------------------------------------------------------------------------------------------- folder
+# ------------------------------------------------------------------------------------------- folder
 
 
 def new_run_folder(results: Path, seed: int) -> Path:
@@ -234,7 +232,8 @@ def new_run_folder(results: Path, seed: int) -> Path:
     Raises:
         RecordingError: the disk refuses.
     """
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    # A folder is named by the time of day, and nothing is measured by it.
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")  # noqa: TID251
     try:
         folder = _fresh(results.absolute(), f"{stamp}-{seed}")
         latest = folder.parent / "latest"

@@ -1,7 +1,7 @@
 """How many scenarios run side by side, by what they ask of the machine.
 
-`measures` runs alone, on the machine and not only in this process: a lock file that checkouts and workers share. `shape`:
-two at once; `waits`: eight.
+`measures` runs alone, on the machine and not only in this process: a lock file that checkouts and
+workers share. `shape`: two at once; `waits`: eight.
 """
 
 from __future__ import annotations

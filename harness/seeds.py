@@ -7,7 +7,8 @@ import random
 
 
 def derive(seed: int, *names: str) -> int:
-    """A 63-bit seed for `names` under `seed`: the same on every machine and Python, different for every name."""
+    """A 63-bit seed for `names` under `seed`: the same on every machine and Python, different for
+    every name."""
     text = "\0".join((str(seed), *names)).encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
 

@@ -1,14 +1,16 @@
 """Trace files: what one measuring process saw, appended as it happened.
 
-Two files a process: `NAME.events.jsonl`, one JSON object a line for what is rare, and `NAME.reads.bin` for bytes:
-a magic line, then records of a fixed head and the data. Both stay readable after SIGKILL: a record that was cut off
-at the end is dropped and said so. Secrets are masked before the first byte reaches the disk.
+Two files a process: `NAME.events.jsonl`, one JSON object a line for what is rare, and
+`NAME.reads.bin` for bytes: a magic line, then records of a fixed head and the data. Both stay
+readable after SIGKILL: a record that was cut off at the end is dropped and said so. Secrets are
+masked before the first byte reaches the disk.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,9 @@ FLUSH_BYTES = 256 * 1024
 class Record:
     """Bytes read or written on a connection.
 
-    A read: `user_ns` our stamp behind it, `kernel_ns` the kernel's of its last segment (0: none), `earliest_ns` the bound. A write:
-    `earliest_ns` before, `user_ns` behind it; its data is the next `size` bytes read in the same direction unless `data` is there.
+    A read: `user_ns` our stamp behind it, `kernel_ns` the kernel's of its last segment (0: none),
+    `earliest_ns` the bound. A write: `earliest_ns` before, `user_ns` behind it; its data is the
+    next `size` bytes read in the same direction unless `data` is there.
     """
 
     write: bool
@@ -46,7 +49,8 @@ class Record:
 
 
 class TraceWriter:
-    """Appends to a process's trace. `failed` holds the reason once the disk refuses; nothing is written after that."""
+    """Appends to a process's trace. `failed` holds the reason once the disk refuses; nothing is
+    written after that."""
 
     def __init__(self, folder: Path, name: str, secrets: tuple[bytes, ...] = ()) -> None:
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
@@ -59,13 +63,19 @@ class TraceWriter:
         self._redactors: dict[tuple[int, int], Redactor] = {}
         self.failed = ""
 
-    def event(self, kind: str, at_ns: int = 0, **fields: object) -> None:
+    def event(self, kind: str, fields: Mapping[str, object], at_ns: int = 0) -> None:
         """One rare thing that happened: `kind`, its time (now, if 0) and whatever describes it."""
         line = {"kind": kind, "at_ns": at_ns or now_ns(), **fields}
         self._events.append(msgspec.json.encode(line) + b"\n")
 
     def read(
-        self, connection: int, direction: int, user_ns: int, kernel_ns: int, earliest_ns: int, data: bytes
+        self,
+        connection: int,
+        direction: int,
+        user_ns: int,
+        kernel_ns: int,
+        earliest_ns: int,
+        data: bytes,
     ) -> None:
         """Bytes that arrived; `direction` is an index into DIRECTIONS."""
         redactor = self._redactors.get((connection, direction))
@@ -89,7 +99,8 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Hands everything to the kernel. A refusal (disk full) is kept in `failed`, never raised on the hot path."""
+        """Hands everything to the kernel. A refusal (disk full) is kept in `failed`, never raised
+        on the hot path."""
         self._write(self._events_fd, b"".join(self._events))
         self._write(self._reads_fd, b"".join(self._reads))
         self._events.clear()
@@ -121,7 +132,8 @@ class TraceFile:
 
 
 def read_trace(folder: Path, name: str, *, records: bool = True) -> TraceFile:
-    """The trace of process `name`, as much of it as is whole; without `records` the rare events only.
+    """The trace of process `name`, as much of it as is whole; without `records` the rare events
+    only.
 
     Raises:
         RecordingError: a file is missing, or written in a newer format.
@@ -137,7 +149,9 @@ def _read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         todo = "the recording is incomplete; run the scenario again"
-        raise RecordingError(f"cannot be read: {error.strerror}", where=str(path), todo=todo) from error
+        raise RecordingError(
+            f"cannot be read: {error.strerror}", where=str(path), todo=todo
+        ) from error
 
 
 def _read_events(path: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
@@ -179,7 +193,14 @@ def _read_records(path: Path, notes: list[str]) -> tuple[Record, ...]:
         data = content[position + HEAD.size : end]
         records.append(
             Record(
-                kind == WRITE, DIRECTIONS[direction], connection, user_ns, kernel_ns, earliest_ns, size, data
+                kind == WRITE,
+                DIRECTIONS[direction],
+                connection,
+                user_ns,
+                kernel_ns,
+                earliest_ns,
+                size,
+                data,
             )
         )
         position = end

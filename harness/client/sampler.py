@@ -44,7 +44,7 @@ class Sampler(Instrument):
         for number, plan in enumerate(self._plans):
             self._open[number] = stream = MeasuredStream(self, number, plan)
             due_ns = begin_ns + plan.start_ms * 1_000_000
-            self.trace.event("planned", due_ns, stream=number, key=plan.key)
+            self.trace.event("planned", {"stream": number, "key": plan.key}, due_ns)
             self.reactor.at(due_ns, stream.start)
         if not self._plans:
             self.control.send("over")

@@ -43,7 +43,7 @@ class MeasuredStream:
     def start(self) -> None:
         """Connects."""
         at_ns = now_ns()
-        self._note("start", at_ns, key=self._plan.key)
+        self._note("start", at_ns=at_ns, key=self._plan.key)
         self._deadline = self._sampler.reactor.at(
             at_ns + self._plan.deadline_ms * 1_000_000, self._on_deadline
         )
@@ -53,8 +53,8 @@ class MeasuredStream:
             return
         self._sampler.reactor.add(self._socket.fileno(), WRITABLE, self._on_connected)
 
-    def _note(self, kind: str, at_ns: int = 0, **fields: object) -> None:
-        self._sampler.trace.event(kind, at_ns, stream=self._number, **fields)
+    def _note(self, kind: str, *, at_ns: int = 0, **fields: object) -> None:
+        self._sampler.trace.event(kind, {"stream": self._number, **fields}, at_ns)
 
     def _on_connected(self, _: int) -> None:
         reactor = self._sampler.reactor
@@ -178,7 +178,7 @@ class MeasuredStream:
         if how is Leave.CLOSE_NOTIFY and self._tls is not None:
             self._tls.close_notify()
             self._send(self._tls.take_outgoing())
-        self._end("", ending=reset if how is Leave.RST else socket.socket.close)
+        self._end("", by_reset=how is Leave.RST)
 
     def _drop_unread(self) -> None:
         """A close with unread bytes is a RST (RFC 1122 §4.2.2.13), so a FIN needs an empty buffer."""
@@ -195,17 +195,18 @@ class MeasuredStream:
         if not self._over:
             self._end("deadline")
 
-    def _end(self, kind: str, *, ending: object = None, **fields: object) -> None:
+    def _end(self, kind: str, *, by_reset: bool = False, how: str = "", detail: str = "") -> None:
+        """Closes. `kind` goes into the trace; a client that left has said so before it closed."""
         if self._over:
             return
         self._over = True
         if kind:
-            self._note(kind, **fields)
+            self._note(kind, how=how, detail=detail)
         for timer in (self._deadline, self._leaving):
             if timer is not None:
                 timer.cancel()
         self._sampler.reactor.remove(self._socket.fileno())
-        (reset if ending is reset else socket.socket.close)(self._socket)
+        (reset if by_reset else socket.socket.close)(self._socket)
         self._sampler.on_over(self._number)
 
     def abandon(self) -> None:

@@ -1,7 +1,7 @@
 """One connection through the relay: two sockets, two directions, each with its chain of stages.
 
-What is not taken by the kernel at once is kept, and while something is kept that direction is not read: that is the whole
-flow control. A FIN is passed on as a FIN (half-close), a RST as a RST.
+What is not taken by the kernel at once is kept, and while something is kept that direction is not
+read: that is the whole flow control. A FIN is passed on as a FIN (half-close), a RST as a RST.
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ class Pump:
     )
 
     def __init__(
-        self, connection: Connection, direction: int, source: socket.socket, sink: socket.socket, chain: Chain
+        self,
+        connection: Connection,
+        direction: int,
+        source: socket.socket,
+        sink: socket.socket,
+        chain: Chain,
     ) -> None:
         self.connection = connection
         self.direction = direction
@@ -78,7 +83,8 @@ class Pump:
         self._floor_ns = self._next_floor_ns(earliest_ns, len(data))
 
     def _next_floor_ns(self, earliest_ns: int, size: int) -> int:
-        """What bounds the next read where the last poll does not: bytes that were left, or a pause in reading."""
+        """What bounds the next read where the last poll does not: bytes that were left, or a pause
+        in reading."""
         if size == READ_BYTES:
             return earliest_ns
         return self.connection.relay.reactor.poll_entry_ns if self.kept else 0
@@ -124,7 +130,9 @@ class Pump:
         except BlockingIOError:
             return 0
         except OSError as error:
-            self.connection.note("write_failed", direction=NAMES[self.direction], detail=error.strerror)
+            self.connection.note(
+                "write_failed", direction=NAMES[self.direction], detail=error.strerror
+            )
             self.connection.abort()
             return len(data)
         self.connection.relay.trace.write(
@@ -176,7 +184,7 @@ class Connection:
 
     def note(self, kind: str, **fields: object) -> None:
         """Into the trace."""
-        self.relay.trace.event(kind, connection=self.number, **fields)
+        self.relay.trace.event(kind, {"connection": self.number, **fields})
 
     def fired(self, fire: Fire, direction: int) -> None:
         """Evidence of an injection, into the trace and to the harness."""
@@ -206,10 +214,13 @@ class Connection:
         self.update()
 
     def _on_broken(self, reading: Pump) -> None:
-        """A reset behind a FIN; without an error the socket has just ended both ways and is polled no more."""
+        """A reset behind a FIN; without an error the socket has just ended both ways and is polled
+        no more."""
         code = reading.source.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self.note("reset", direction=NAMES[reading.direction], detail=errno.errorcode.get(code, ""))
+            self.note(
+                "reset", direction=NAMES[reading.direction], detail=errno.errorcode.get(code, "")
+            )
             reading.push(Abort())
         else:
             self._masks[reading.source.fileno()] = None

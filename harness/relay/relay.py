@@ -1,7 +1,7 @@
 """The relay: listeners on hops, their connections, the trace, and the control socket.
 
-A listener is a tap until faults are armed on it. Which stages a fault is made of is handed in by name
-(`module:function`), so the relay knows none.
+A listener is a tap until faults are armed on it. Which stages a fault is made of is handed in by
+name (`module:function`), so the relay knows none.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Relay(Instrument):
             connection.close()
 
     def obey(self, message: Message) -> None:
-        """`listen` opens a hop and answers its port; `arm` places injections; `heal` lifts those not yet begun."""
+        """`listen` opens a hop and answers its port; `arm` places injections; `heal` lifts those
+        not yet begun."""
         match message["verb"]:
             case "listen":
                 self.control.send("ready", port=self._listen(**message["hop"]))
@@ -98,12 +99,12 @@ class Relay(Instrument):
         try:
             client, _ = hop.socket.accept()
         except OSError as error:
-            self.trace.event("accept_failed", hop=hop.number, detail=error.strerror)
+            self.trace.event("accept_failed", {"hop": hop.number, "detail": error.strerror})
             return
         number = self._opened = self._opened + 1
         opened_ns = now_ns()
         origin = stamped(socket.socket(family_of(hop.host), socket.SOCK_STREAM))
-        self.trace.event("opened", opened_ns, connection=number, hop=hop.number)
+        self.trace.event("opened", {"connection": number, "hop": hop.number}, opened_ns)
         code = origin.connect_ex((hop.host, hop.port))
         if code not in (0, errno.EINPROGRESS):
             self._refuse(number, client, origin, code)
@@ -129,6 +130,7 @@ class Relay(Instrument):
         connection.update()
 
     def _refuse(self, number: int, client: socket.socket, origin: socket.socket, code: int) -> None:
-        self.trace.event("connect_failed", connection=number, detail=errno.errorcode.get(code, str(code)))
+        detail = errno.errorcode.get(code, str(code))
+        self.trace.event("connect_failed", {"connection": number, "detail": detail})
         origin.close()
         client.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from harness.model import (
     Cancel,
     Defects,
@@ -10,6 +12,7 @@ from harness.model import (
     Leave,
     Load,
     Node,
+    Pause,
     Scenario,
     Stack,
     StreamScript,
@@ -18,11 +21,16 @@ from harness.model import (
 )
 
 LANES = (Lane.DIRECT, Lane.THROUGH, Lane.THROUGH, Lane.DIRECT)
+AFTER_EVENTS = 10
+SILENCE_MS = 1_500
 CANCEL_CHECKS = ("one_request_one_engine_request", "cancel_reaches_engine", "kv_blocks_return")
 
 
 def scenarios(time_divisor: int, seed: int) -> tuple[Scenario, ...]:
-    """By FIN, RST and close_notify through nginx; and with engines that do not hear, or do not let go."""
+    """By FIN, RST and close_notify through nginx; and with engines that do not hear, or do not let
+    go."""
+    script = StreamScript(event_count=40, gap_ms=50, seed=seed)
+    silent = replace(script, pauses=(Pause(after_events=AFTER_EVENTS, silence_ms=SILENCE_MS),))
     off = Node(kind="nginx", version="1.31", lines=("proxy_buffering off;",))
     deaf = Node(
         kind="nginx",
@@ -91,10 +99,10 @@ def scenarios(time_divisor: int, seed: int) -> tuple[Scenario, ...]:
             title=title,
             stack=Stack(id=slug, nodes=(node, Node(kind="reference"))),
             workload=Workload(
-                script=StreamScript(event_count=40, gap_ms=50, seed=seed),
+                script=silent if node is deaf else script,
                 defects=defects,
                 lanes=LANES,
-                cancel=Cancel(how=how, after_events=10),
+                cancel=Cancel(how=how, after_events=AFTER_EVENTS),
             ),
             expectations=tuple(
                 Expectation(check=name, verdict=Verdict.FAIL, because=because, culprit=culprit)

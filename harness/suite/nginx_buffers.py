@@ -1,7 +1,8 @@
 """War story 1: nginx and the stream that arrives in bursts, or all at once, or at the end.
 
-The workload is fixed by the story: events of 250 bytes ± 10 %, a gap of 50 ms in both scales, headers at once, TCP_NODELAY. A scale
-shortens the stream and its first pause; it never touches the gap, since buffers count bytes.
+The workload is fixed by the story: events of 250 bytes ± 10 %, a gap of 50 ms in both scales,
+headers at once, TCP_NODELAY. A scale shortens the stream and its first pause; it never touches the
+gap, since buffers count bytes.
 """
 
 from __future__ import annotations
@@ -24,23 +25,34 @@ from harness.model import (
 TITLE = "nginx holds the stream"
 
 PARAGRAPHS = (
-    "A team puts nginx in front of its model server. The engine's first token leaves within a blink; the user stares at an "
-    "empty page, then gets half a screen at once. Nothing is logged, no status is wrong, throughput is as before.",
-    "The source blames `proxy_buffering on` and says that the first token came after 30 s. Both are true only if: what "
-    "matters is how the answer comes from the engine (chunked, or delimited by closing), which version of HTTP nginx "
-    "speaks to it (1.0 by default before 1.29.7, 1.1 since), and what stands between nginx's buffers and the client "
+    "A team puts nginx in front of its model server. The engine's first token leaves within "
+    "a blink; the user stares at an "
+    "empty page, then gets half a screen at once. Nothing is logged, no status is wrong, "
+    "throughput is as before.",
+    "The source blames `proxy_buffering on` and says that the first token came after 30 s. "
+    "Both are true only if: what "
+    "matters is how the answer comes from the engine (chunked, or delimited by closing), "
+    "which version of HTTP nginx "
+    "speaks to it (1.0 by default before 1.29.7, 1.1 since), and what stands between nginx's "
+    "buffers and the client "
     "(TLS, gzip).",
-    "Each arm below drives streams through a real nginx and, interleaved with them, straight to the engine. The hold is "
-    "the time between the write of an event toward nginx and its arrival at the client, of the same stream's first event.",
+    "Each arm below drives streams through a real nginx and, interleaved with them, straight "
+    "to the engine. The hold is "
+    "the time between the write of an event toward nginx and its arrival at the client, of "
+    "the same stream's first event.",
 )
 
 CLOSING = (
-    "`proxy_buffering off` cures every red arm. So does `X-Accel-Buffering: no`, but only as a header of the engine's "
-    "answer: set by nginx itself (`proxy_set_header`, `add_header`) it does nothing, and an inner nginx swallows it "
+    "`proxy_buffering off` cures every red arm. So does `X-Accel-Buffering: no`, but only as "
+    "a header of the engine's "
+    "answer: set by nginx itself (`proxy_set_header`, `add_header`) it does nothing, and an "
+    "inner nginx swallows it "
     "before an outer one can see it.",
-    "The source's 30 s need gzip, TLS, large buffers, or an answer below 4 KiB: then everything arrives at the end. With "
+    "The source's 30 s need gzip, TLS, large buffers, or an answer below 4 KiB: then "
+    "everything arrives at the end. With "
     "nginx's own 4 KiB buffers the client gets bursts of 17 events of 250 bytes instead.",
-    "Since nginx 1.29.7 a bare `proxy_pass` in plaintext is harmless to a chunked stream. An engine that closes to "
+    "Since nginx 1.29.7 a bare `proxy_pass` in plaintext is harmless to a chunked stream. An "
+    "engine that closes to "
     "delimit its answer is not, nor is a TLS listener.",
 )
 
@@ -103,7 +115,10 @@ def _http10() -> Iterator[Arm]:
     yield Arm(
         slug="nginx-122-as-shipped",
         title="nginx 1.22 as shipped",
-        because="it speaks HTTP/1.0 to the engine, which then closes to delimit its answer; nginx passes on full 4 KiB buffers",
+        because=(
+            "it speaks HTTP/1.0 to the engine, which then closes to delimit its answer; nginx "
+            "passes on full 4 KiB buffers"
+        ),
         measured="+744 ms, bursts of 17",
         nodes=(old(),),
         red="nginx",
@@ -149,7 +164,10 @@ def _short_and_large(script: StreamScript) -> Iterator[Arm]:
     yield Arm(
         slug="nginx-122-large-buffers",
         title="nginx 1.22 with proxy_buffers 8 32k",
-        because="the answer fits into the first buffer, so it leaves when it is whole: the story as the source tells it",
+        because=(
+            "the answer fits into the first buffer, so it leaves when it is whole: the story as "
+            "the source tells it"
+        ),
         measured="all at once",
         nodes=(old(*LARGE),),
         red="nginx",
@@ -184,7 +202,10 @@ def _tls() -> Iterator[Arm]:
         yield Arm(
             slug=f"nginx-{word}-tls",
             title=f"nginx {version} with a TLS listener, buffering on",
-            because="buffered output is gathered into TLS records of ssl_buffer_size, 16 KiB, whatever the upstream speaks",
+            because=(
+                "buffered output is gathered into TLS records of ssl_buffer_size, 16 KiB, "
+                "whatever the upstream speaks"
+            ),
             measured="+2.9 s, all 60 in one burst",
             nodes=(node(tls=True),),
             red="nginx",
@@ -204,7 +225,10 @@ def _gzip() -> Iterator[Arm]:
     yield Arm(
         slug="nginx-131-gzip",
         title="gzip on text/event-stream, buffering on, the client takes gzip",
-        because="the compressor is flushed only when nginx flushes, and buffered output is not flushed before the end",
+        because=(
+            "the compressor is flushed only when nginx flushes, and buffered output is not "
+            "flushed before the end"
+        ),
         measured="+2.9 s, 60",
         nodes=(new(*GZIP),),
         red="nginx",
@@ -240,7 +264,9 @@ def _gzip() -> Iterator[Arm]:
     yield Arm(
         slug="nginx-131-gzip-not-asked",
         title="gzip on text/event-stream, a client without Accept-Encoding",
-        because="nothing is compressed for a client that does not ask: a plain curl hides the fault",
+        because=(
+            "nothing is compressed for a client that does not ask: a plain curl hides the fault"
+        ),
         measured="+8 ms",
         nodes=(new(*GZIP),),
     )
@@ -250,7 +276,9 @@ def _framing() -> Iterator[Arm]:
     yield Arm(
         slug="nginx-131-close-delimited",
         title="an engine that closes to delimit its answer, nginx 1.31, buffering on",
-        because="without chunks nothing tells nginx that a part may go on: full 4 KiB buffers leave",
+        because=(
+            "without chunks nothing tells nginx that a part may go on: full 4 KiB buffers leave"
+        ),
         measured="+746 ms, 17",
         nodes=(new(),),
         red="nginx",
@@ -261,7 +289,10 @@ def _framing() -> Iterator[Arm]:
     yield Arm(
         slug="nginx-122-http10-chunked",
         title="an engine that answers HTTP/1.0 with chunks, nginx 1.22 as shipped",
-        because="against RFC 9112 the answer is chunked, and nginx passes a chunk's end on: what vLLM's server does",
+        because=(
+            "against RFC 9112 the answer is chunked, and nginx passes a chunk's end on: what "
+            "vLLM's server does"
+        ),
         measured="+0",
         nodes=(old(),),
         defects=Defects(http10_chunked=True),
@@ -334,7 +365,9 @@ def _engine() -> Iterator[Arm]:
     yield Arm(
         slug="engine-stalls",
         title="the engine itself stalls; nginx with proxy_buffering off",
-        because="the engine is silent for 1.5 s where its script is not; nginx passes on what it gets",
+        because=(
+            "the engine is silent for 1.5 s where its script is not; nginx passes on what it gets"
+        ),
         measured="–",
         nodes=(new(OFF),),
         red="reference",
@@ -355,7 +388,8 @@ def _expectations(arm: Arm) -> tuple[Expectation, ...]:
 
 
 def arms(time_divisor: int = 10, seed: int = 0) -> tuple[Scenario, ...]:
-    """The matrix. In real time (divisor 1) 600 events, the first after 200 ms; else 60, after 20 ms."""
+    """The matrix. In real time (divisor 1) 600 events, the first after 200 ms; else 60, after 20
+    ms."""
     real = time_divisor == 1
     script = StreamScript(
         event_count=600 if real else 60, first_token_ms=200 if real else 20, seed=seed

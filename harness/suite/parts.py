@@ -45,9 +45,7 @@ class SuiteParts:
             max_tokens=workload.script.event_count,
             accept_encoding=workload.accept_encoding,
             api_key=self._api_key,
-            extension=msgspec.to_builtins(
-                {"script": workload.script, "defects": workload.defects}
-            ),
+            extension=msgspec.to_builtins({"script": workload.script, "defects": workload.defects}),
         )
         return request.encode(key, host)
 

@@ -1,4 +1,5 @@
-"""The war stories: production failures as matrices of arms, each told beforehand, with its reason."""
+"""The war stories: production failures as matrices of arms, each told beforehand, with its
+reason."""
 
 from __future__ import annotations
 
