@@ -1,12 +1,12 @@
-"""What is known to fail, with its reason and a link to it: a list that can only be too long for a day.
+"""What is known to fail, each with its reason and a link: a list that shrinks by itself.
 
     [[known]]
     pattern = "nginx/debian/*"     # scenario ids, as fnmatch reads them
     reason = "the package's patch holds the head"
     link = "https://example.org/bug/1"
 
-All three are required. What is listed here and no longer fails makes the session fail, and a failure of
-the harness itself is never excused.
+All three are required. What is listed here and no longer fails makes the session fail, and a failure
+of the harness itself is never excused.
 """
 
 from __future__ import annotations

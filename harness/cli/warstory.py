@@ -1,0 +1,142 @@
+"""`streamchaos warstory N`: a production story, red, then green, with figures."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from harness.cli.output import RESULTS, ReportFormat, json_text, note, say
+from harness.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.model import Report, Scenario
+    from harness.suite.parts import SuiteParts
+    from harness.suite.stories import Story
+
+TIME_DIVISOR = 10
+JOBS = 8
+
+EPILOG = """Examples:
+
+  streamchaos warstory 1
+
+  streamchaos warstory 1 --arm '*gzip*' --arm direct --seed 7
+
+  streamchaos warstory 1 --dry-run
+
+  streamchaos warstory 1 --format json > report.json"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """How a story is to be told."""
+
+    seed: int
+    time_divisor: int
+    jobs: int
+    results: Path
+    format: ReportFormat
+
+
+def warstory(
+    number: int = typer.Argument(..., metavar="N", help="The story's number."),
+    *,
+    real_time: bool = typer.Option(False, "--real-time", help="Timers as they are, not scaled."),
+    seed: int | None = typer.Option(
+        None, min=0, help="Repeats a run; drawn where it is not given."
+    ),
+    results: Path = typer.Option(RESULTS, help="The folder that gets this run's folder."),
+    jobs: int = typer.Option(JOBS, min=1, help="At most so many scenarios side by side."),
+    arm: list[str] = typer.Option(
+        [], metavar="PATTERN", help="Only arms whose id fits. Repeatable."
+    ),
+    format_: ReportFormat = typer.Option(ReportFormat.TEXT, "--format", help="What stdout gets."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what would be started and sent."),
+) -> None:
+    """Tell a war story: run its arms, and hold what was told against what was measured."""
+    from harness.cli import plan
+    from harness.cli.session import fresh_seed
+    from harness.suite.parts import SuiteParts
+    from harness.suite.stories import STORIES
+
+    if number not in STORIES:
+        known = ", ".join(f"{s.number} ({s.title})" for s in STORIES.values())
+        raise UsageError(f"there is no story {number}", todo=f"there are: {known}")
+    telling = Telling(
+        seed=fresh_seed() if seed is None else seed,
+        time_divisor=1 if real_time else TIME_DIVISOR,
+        jobs=jobs,
+        results=results,
+        format=format_,
+    )
+    note(f"seed {telling.seed}")
+    story = STORIES[number]
+    arms = plan.selected(story.arms(telling.time_divisor, telling.seed), tuple(arm))
+    parts = SuiteParts(environ=os.environ)
+    if dry_run:
+        plans = tuple(plan.planned(s, parts) for s in arms)
+        say(json_text(plans) if format_ is ReportFormat.JSON else plan.text(plans))
+        return
+    report = measure(story, arms, parts, telling)
+    write(report, story, arms, format_)
+
+    from reports.exit_code import exit_code
+
+    raise typer.Exit(exit_code(report))
+
+
+def measure(
+    story: Story, arms: tuple[Scenario, ...], parts: SuiteParts, telling: Telling
+) -> Report:
+    """Runs the arms; progress goes to stderr."""
+    from harness.cli import interrupt
+    from harness.cli.session import SessionOptions, run_session
+    from harness.run import RunOptions
+    from reports.terminal import ProgressLines
+
+    folders: list[Path] = []
+    options = SessionOptions(
+        title=f"War story {story.number}: {story.title}",
+        run=RunOptions(
+            results=telling.results,
+            seed=telling.seed,
+            jobs=telling.jobs,
+            progress=ProgressLines(sys.stderr, total=len(arms)),
+        ),
+        time_divisor=telling.time_divisor,
+        argv=command(telling, story.number),
+    )
+    return interrupt.run(
+        run_session(arms, parts, options, opened=folders.append),
+        note=lambda: f"partial results: {folders[0]}" if folders else "nothing was run yet",
+    )
+
+
+def command(telling: Telling, number: int) -> tuple[str, ...]:
+    """The command that was given, with the seed that it ran with."""
+    given = sys.argv[1:] or ["warstory", str(number)]
+    seeded = any(one.split("=")[0] == "--seed" for one in given)
+    return ("streamchaos", *given, *([] if seeded else ["--seed", str(telling.seed)]))
+
+
+def write(report: Report, story: Story, arms: tuple[Scenario, ...], format_: ReportFormat) -> None:
+    """The one document on stdout."""
+    if format_ is ReportFormat.JSON:
+        from reports import json_report
+
+        say(json_report.dumps(report).decode().rstrip())
+    elif format_ is ReportFormat.JUNIT:
+        from reports import junit
+
+        say(junit.dumps(report).decode().rstrip())
+    else:
+        from reports.story import StoryText, render_story
+        from reports.terminal import console
+
+        text = StoryText(title=story.title, paragraphs=story.paragraphs, closing=story.closing)
+        render_story(report, arms, text, console(sys.stdout))
