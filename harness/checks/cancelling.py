@@ -138,8 +138,9 @@ def _reach_vote(stream: Stream, recording: Recording, left_ns: int) -> Vote | No
         if lost or late_ms > REACH_LIMIT_MS:
             names = [node_name(recording, index) for index in range(first, hop)]
             culprit = "+".join(names) or f"hop{hop}"
-            when = "never" if lost else f"{late_ms:.0f} ms after the client left"
-            return _fail(f"{culprit} closed toward the engine {when}", culprit, tap, lost=lost)
+            actual = f"{culprit} closed toward the engine {late_ms:.0f} ms after the client left"
+            never = f"{culprit} never closed toward the engine"
+            return _fail(never if lost else actual, culprit, tap, lost=lost)
         first = hop
     return None
 
@@ -155,8 +156,8 @@ def _abort_vote(stream: Stream, recording: Recording, told_ns: int) -> Vote:
     aborted = any(entry.what == "aborted" for entry in stream.ledger)
     if (done and late_ms <= ABORT_LIMIT_MS) or not stream.ledger:
         return Vote(verdict=Verdict.PASS)
-    when = f"{late_ms:.0f} ms after the closing reached it" if aborted else "never"
-    return _fail(f"the engine aborted {when}", engine, tap, lost=not aborted)
+    actual = f"{engine} aborted {late_ms:.0f} ms after the closing reached it"
+    return _fail(actual if aborted else f"{engine} never aborted", engine, tap, lost=not aborted)
 
 
 def _fail(actual: str, culprit: str, tap: StreamTrace | None, *, lost: bool) -> Vote:

@@ -27,6 +27,9 @@ from harness.model import (
     Verdict,
 )
 
+# A node answers a connection that was cut under it within this; its own timers are longer.
+FOLLOWS_WITHIN_NS = 100_000_000
+
 
 @check(source="RFC 9112 §9.5; nginx proxy_read_timeout; Envoy route timeout")
 def not_cut_before_engine_ended(evidence: Evidence) -> Finding:
@@ -34,6 +37,7 @@ def not_cut_before_engine_ended(evidence: Evidence) -> Finding:
 
     The node whose engine's side was closed by it, and whose client's side did not leave, is to
     blame; the engine is where the tap in front of it saw it close or reset an unfinished answer.
+    Where a fault of ours fired on a hop and the answer ended right behind that, the hop is named.
     """
     expected = "no stream ends before the engine ended it"
     recording = evidence.subject
@@ -58,8 +62,9 @@ def _vote(stream: Stream, recording: Recording) -> Vote:
         if _cut_in(segment):
             seen = len(segment.egress.content_events())
             reason = segment.egress.end.reason
-            actual = f"{segment.node} ended the stream after {seen} events ({reason})"
-            return _cut(segment.node, actual, segment.at(seen))
+            culprit = _faulted_hop(segment, recording) or segment.node
+            actual = f"{culprit} ended the stream after {seen} events ({reason})"
+            return _cut(culprit, actual, segment.at(seen))
     return Vote(verdict=Verdict.PASS)
 
 
@@ -71,6 +76,20 @@ def _cut(culprit: str, actual: str, where: Position) -> Vote:
         culprit=culprit,
         evidence=(where,),
     )
+
+
+def _faulted_hop(segment: Segment, recording: Recording) -> str:
+    """The hop in front of the segment, if a fault that fired there is what ended the answer."""
+    ingress, injections = segment.ingress, recording.scenario.injections
+    if ingress is None:
+        return ""
+    closed_ns = ingress.client_closed_ns or ingress.end.at_ns
+    for firing in recording.fired:
+        here = injections[firing.injection].hop == ingress.hop
+        ours = firing.key in ("", str(ingress.key))
+        if here and ours and 0 <= closed_ns - firing.at_ns <= FOLLOWS_WITHIN_NS:
+            return f"hop{ingress.hop}"
+    return ""
 
 
 def _cut_by_engine(stream: Stream, tap: StreamTrace) -> bool:

@@ -9,8 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.checks.cutting import not_cut_before_engine_ended
-from harness.model import Cause, EndReason, Evidence, Finding, StreamEnd, SymptomKind, Verdict
-from tests.unit.recordings import Case, bursting, cutting, ending, laundering
+from harness.model import (
+    Cause,
+    EndReason,
+    Evidence,
+    Fault,
+    Finding,
+    Fired,
+    Injection,
+    Lane,
+    Layer,
+    StreamEnd,
+    SymptomKind,
+    Verdict,
+)
+from tests.unit.recordings import MS, Case, bursting, cutting, ending, laundering
 
 CHAIN = ("outer", "inner", "engine")
 CLEAN = EndReason.CLEAN_EOF_WITHOUT_TERMINATOR
@@ -60,6 +73,35 @@ def test_cut_toward_the_client_alone_is_red() -> None:
     through = tuple(s for s in gone if s.key.lane == "through")
     finding = not_cut_before_engine_ended(Evidence(subject=replace(recording, streams=through)))
     assert finding.culprit == "nginx"
+
+
+@pytest.mark.parametrize(
+    ("hop", "before_ms", "key", "culprit"),
+    [
+        (1, 1, "", "hop1"),
+        (1, 1, "own", "hop1"),
+        (1, 1, "other", "nginx"),
+        (1, 200, "", "nginx"),
+        (1, -1, "", "nginx"),
+        (0, 1, "", "nginx"),
+    ],
+)
+def test_cut_right_behind_a_fault_on_the_hop_is_the_hops(
+    hop: int, before_ms: int, key: str, culprit: str
+) -> None:
+    """A node that closes because our own fault cut its connection is innocent."""
+    cut = Case(lanes=(Lane.THROUGH,), behaviours={"nginx": cutting(5)}).recording()
+    stream = cut.streams[0]
+    firing = Fired(
+        injection=0,
+        connection=1,
+        at_ns=stream.taps[0].client_closed_ns - before_ms * MS,
+        key=str(stream.key) if key == "own" else key,
+    )
+    fault = Fault(name="limit-data", layer=Layer.STREAM)
+    scenario = replace(cut.scenario, injections=(Injection(fault=fault, hop=hop),))
+    subject = replace(cut, scenario=scenario, fired=(firing,))
+    assert not_cut_before_engine_ended(Evidence(subject=subject)).culprit == culprit
 
 
 @pytest.mark.parametrize(
