@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
+from harness import witness
 from harness.client.plan import StreamPlan
 from harness.control import HarnessControl
 from harness.errors import HarnessError
@@ -23,6 +24,7 @@ from harness.model import (
     AccessEntry,
     Layer,
     LedgerEntry,
+    MetricSample,
     NodeRun,
     NodeSpec,
     Scenario,
@@ -36,6 +38,7 @@ DRAIN_S = 2.0
 limits."""
 
 STOP_S = 2.0
+Look = Callable[[str, int], Awaitable[MetricSample | None]]
 ROOT = Path(__file__).resolve().parents[1]
 LOG_POLL_S = 0.05
 
@@ -158,6 +161,7 @@ class Drive:
         self._host = bench.launcher.sandbox.address
         self._keys = list(stream_keys(bench.run, scenario))
         self._notes: list[str] = []
+        self._metrics: list[MetricSample] = []
         self._specs: list[NodeSpec] = []
 
     async def run(self) -> None:
@@ -174,8 +178,10 @@ class Drive:
                 chain = await self._start_chain(stack, relay, engine)
                 await self._arm(relay)
                 await self._configure(sampler, chain)
+                await self._witness(chain, witness.sample)
                 await self._drive(relay, sampler)
                 await self._drain(chain)
+                await self._witness(chain, witness.poke_and_sample)
         finally:
             self._collect(chain)
 
@@ -286,6 +292,12 @@ class Drive:
                 while not settled(self._ledger(chain.engine)):
                     await asyncio.sleep(LOG_POLL_S)
 
+    async def _witness(self, chain: Chain, look: Look) -> None:
+        """A reading of the engine's metrics, where the workload asks for it."""
+        if self._scenario.workload.sample_metrics:
+            seen = await look(self._host, chain.engine.ports["http"])
+            self._metrics += [seen] if seen is not None else []
+
     def _ledger(self, engine: RunningNode) -> tuple[LedgerEntry, ...]:
         return read_ledger(engine, self._keys)
 
@@ -305,7 +317,13 @@ class Drive:
             self._notes.append("the stack did not get to run")
         self._folder.write(
             "facts.json",
-            Facts(run=self._bench.run, nodes=tuple(nodes), oracle=oracle, notes=tuple(self._notes)),
+            Facts(
+                run=self._bench.run,
+                nodes=tuple(nodes),
+                oracle=oracle,
+                metrics=tuple(self._metrics),
+                notes=tuple(self._notes),
+            ),
         )
 
     def _node_run(self, node: RunningNode) -> NodeRun:

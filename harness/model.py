@@ -373,6 +373,7 @@ class Workload:
     stagger_ms: int = 120
     accept_encoding: str = ""
     cancel: Cancel | None = None
+    sample_metrics: bool = False
     deadline_ms: int = 30_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from harness.model import (
@@ -93,7 +94,7 @@ def scenarios(time_divisor: int, seed: int) -> tuple[Scenario, ...]:
             False,
         ),
     )
-    return tuple(
+    by_request = tuple(
         Scenario(
             id=f"cancel/{slug}",
             title=title,
@@ -118,3 +119,50 @@ def scenarios(time_divisor: int, seed: int) -> tuple[Scenario, ...]:
         )
         for slug, title, node, how, defects, red, because, quick in rows
     )
+    return (*by_request, *_metrics(script, off, seed, time_divisor))
+
+
+def _metrics(script: StreamScript, proxy: Node, seed: int, time_divisor: int) -> Iterator[Scenario]:
+    """Engines of their own, measured alone, since gauges belong to all requests."""
+    rows = (
+        ("metrics", "gauges and abort counter after cancels", (), "each abort is counted"),
+        (
+            "engine-stale-gauges",
+            "an engine whose gauges move only when it steps",
+            ("stale_gauges",),
+            "a poke before the reading makes them move",
+        ),
+        (
+            "engine-dead-abort-counter",
+            "an engine that does not count aborts",
+            ("dead_abort_counter",),
+            "the ledger has aborts that the counter has not",
+        ),
+    )
+    for slug, title, switches, because in rows:
+        red = slug == "engine-dead-abort-counter"
+        told = Expectation(
+            check="metrics_agree_with_ledger",
+            verdict=Verdict.FAIL,
+            because=because,
+            culprit="reference",
+        )
+        yield Scenario(
+            id=f"cancel/{slug}",
+            title=title,
+            stack=Stack(id=slug, nodes=(proxy, Node(kind="reference", lines=switches))),
+            workload=Workload(
+                script=script,
+                lanes=LANES,
+                cancel=Cancel(how=Leave.FIN, after_events=AFTER_EVENTS),
+                sample_metrics=True,
+            ),
+            expectations=(told,) if red else (),
+            checks=(*CANCEL_CHECKS, "metrics_agree_with_ledger"),
+            because=because,
+            partner="cancel/metrics" if red else "",
+            differs=tuple(f"engine: {s}" for s in switches),
+            load=Load.MEASURES,
+            time_divisor=time_divisor,
+            seed=seed,
+        )

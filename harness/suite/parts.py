@@ -9,7 +9,7 @@ import msgspec
 import faults
 import stacks
 from harness.client.request import StreamRequest
-from harness.model import AccessEntry, Fault, Node, NodeSpec, StreamKey, Workload
+from harness.model import AccessEntry, Defects, Fault, Node, NodeSpec, StreamKey, Workload
 from stacks.reference import frames
 from stacks.reference.settings import EngineSettings
 
@@ -45,7 +45,7 @@ class SuiteParts:
             max_tokens=workload.script.event_count,
             accept_encoding=workload.accept_encoding,
             api_key=self._api_key,
-            extension=msgspec.to_builtins({"script": workload.script, "defects": workload.defects}),
+            extension=_extension(workload),
         )
         return request.encode(key, host)
 
@@ -67,3 +67,11 @@ class SuiteParts:
     def stage(self, fault: Fault) -> str:
         """Where the stage of a stream-layer fault is made."""
         return faults.stage(fault)
+
+
+def _extension(workload: Workload) -> dict[str, object]:
+    """Without defects of its own a request gets those that the engine was started with."""
+    told: dict[str, object] = {"script": msgspec.to_builtins(workload.script)}
+    if workload.defects != Defects():
+        told["defects"] = msgspec.to_builtins(workload.defects)
+    return told

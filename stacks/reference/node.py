@@ -3,34 +3,47 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import MissingPart, PlanError
-from harness.model import Node, NodeFile, NodeSpec, Readiness
+from harness.model import Defects, Node, NodeFile, NodeSpec, Readiness
 from stacks.reference.settings import VERSION, EngineSettings
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def node_spec(node: Node, *, name: str) -> NodeSpec:
-    """How to run this engine. What it gets wrong comes with each request: one start serves all.
+    """How to run this engine.
 
-    Raises PlanError for what the engine has no place for (lines of a configuration, TLS), and
+    What it gets wrong comes with each request, so that one start serves all; but for what it gets
+    wrong by itself, as its gauges: each of the node's `lines` names a switch of Defects.
+
+    Raises PlanError for what the engine has no place for (TLS, a line that is no switch), and
     MissingPart for another version.
     """
     if node.version not in ("", VERSION):
         raise MissingPart(
             f"no reference engine {node.version!r}", where=name, todo=f"use {VERSION}"
         )
-    if node.lines or node.server_lines or node.global_lines or node.tls:
+    if node.server_lines or node.global_lines or node.tls:
         raise PlanError(
-            "the reference engine takes neither lines nor TLS",
+            "the reference engine takes neither server lines nor TLS",
             where=name,
             todo="put its defects into the workload, TLS on the node in front of it",
         )
-    return engine_spec(name, EngineSettings())
+    return engine_spec(name, EngineSettings(defects=_switched_on(node.lines, name)))
+
+
+def _switched_on(lines: tuple[str, ...], where: str) -> Defects:
+    switches = {f.name for f in fields(Defects) if isinstance(f.default, bool)}
+    for line in lines:
+        if line not in switches:
+            todo = f"there are: {', '.join(sorted(switches))}"
+            raise PlanError(f"the engine has no switch {line!r}", where=where, todo=todo)
+    return msgspec.convert(dict.fromkeys(lines, True), Defects)
 
 
 def engine_spec(name: str, settings: EngineSettings) -> NodeSpec:
