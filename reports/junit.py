@@ -94,7 +94,7 @@ def message(outcome: Outcome) -> str:
     causes = sorted({str(f.cause) for f in outcome.findings if f.cause is not None})
     undecided = words.result(outcome) is words.Result.UNDECIDED and causes
     cause = f"undecided ({', '.join(causes)})" if undecided else ""
-    error = one_line(outcome.error.strip().splitlines()[0]) if outcome.error.strip() else ""
+    error = one_line(visible(outcome.error).strip().split("\n")[0])
     reasons = (one_line(reason) for reason in outcome.reasons)
     text = "; ".join(filter(None, (cause, error, *reasons)))
     return text or words.word(outcome).text

@@ -10,7 +10,7 @@ from reports import words
 from reports.text import Line, one_line, styled, wrapped
 
 HEADINGS_BY_LEVEL = (
-    ("", "", "ttft ms", "ttft ms", "hold", "big", ""),
+    ("", "", "ttft ms", "ttft ms", "hold", "max", ""),
     ("told", "scenario", "direct", "through", "ms", "burst", "end"),
 )
 TOLD, SCENARIO, END = 0, 1, 6
@@ -19,14 +19,16 @@ SCENARIO_COLUMNS_MIN = 12
 
 LEGEND = (
     "ttft: request's first byte → first event with content, median, direct to the engine and "
-    "through the stack. hold: the first event's arrival at the client − its departure toward "
-    "the stack. burst: most events in one read."
+    "through the stack. hold: the first event's arrival at the client − its departure from "
+    "the engine. burst: most events in one read."
 )
 
 
 def lines(outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
-    """The table and its legend; nothing without outcomes. A name too long for its column gets a
-    line of its own."""
+    """The table and its legend; nothing without outcomes.
+
+    A name too long for its column stands alone, its figures below it.
+    """
     if not outcomes:
         return
     rows = [_cells(outcome) for outcome in outcomes]
@@ -36,7 +38,8 @@ def lines(outcomes: Sequence[Outcome], width: int) -> Iterator[Line]:
     pairs = zip(outcomes, rows, strict=True)
     for folder, group in groupby(pairs, key=lambda pair: _folder(pair[0].scenario)):
         if folder:
-            yield styled(" " * (widths[TOLD] + 1) + folder, "bold")
+            indent = min(widths[TOLD] + 1, max(width - len(folder), 0))
+            yield styled(" " * indent + folder, "bold")
         for outcome, row in group:
             yield from _row(outcome, row, widths)
     yield ()

@@ -25,7 +25,7 @@ UNSAFE = re.compile(
 
 def visible(text: str) -> str:
     """The text with every unsafe character as `\\x1b` or `\\u202e`; tabs and newlines stay."""
-    return UNSAFE.sub(_escape, text)
+    return UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -197,6 +197,17 @@ def many(count: int) -> Report:
     return report(*(replace(o, scenario=f"{o.scenario}-{n}") for n, o in enumerate(chosen)))
 
 
+def too_wide(text: str, width: int) -> list[str]:
+    """The lines that do not fit."""
+    return [line for line in text.splitlines() if len(line) > width]
+
+
+def is_whole(line: str) -> bool:
+    """A path or command, alone on its line so that it can be copied: it may be as long as it is."""
+    words = line.split()
+    return line.startswith("    ") and (len(words) == 1 or words[0] == "pytest")
+
+
 STACK = Stack(id="nginx", nodes=(Node(kind="nginx", version="1.31"), Node(kind="reference")))
 RED_ARM = Scenario(
     id=RED_AS_TOLD.scenario,
