@@ -29,11 +29,15 @@ DIFFERS_EXIT = 1
 
 
 class Repeat(StrEnum):
-    """How the verdicts of a recording compare with those found before."""
+    """How the verdicts of a recording compare with those found before.
+
+    `new` was never judged; `cut off` is of a run that did not get to its end.
+    """
 
     REPEATS = "repeats"
     DIFFERS = "differs"
     NEW = "new"
+    CUT_OFF = "cut off"
     UNREADABLE = "unreadable"
 
 
@@ -93,14 +97,20 @@ def judge_again(folder: ScenarioFolder, *, below: Path, write: bool = False) -> 
     if write:
         folder.write("findings.json", now)
     changed = differences(before, now) if before else ()
-    repeat = Repeat.DIFFERS if changed else Repeat.REPEATS if before else Repeat.NEW
     return Judged(
         folder=name,
-        repeat=repeat,
+        repeat=_repeat(folder, before, changed),
         scenario=now.scenario,
         told=now.told.value,
         differences=changed,
     )
+
+
+def _repeat(folder: ScenarioFolder, before: Outcome | None, changed: tuple[str, ...]) -> Repeat:
+    if before is None:
+        ended = (folder.path / "facts.json").exists()
+        return Repeat.NEW if ended else Repeat.CUT_OFF
+    return Repeat.DIFFERS if changed else Repeat.REPEATS
 
 
 def differences(before: Outcome, now: Outcome) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ from harness.parts import Parts
 from harness.record import ScenarioFolder, write_whole
 from harness.run import Runner, RunOptions, prove, run_id
 from reports import json_report, junit
+from reports.paragraphs import repeat_command
+from reports.terminal import Repeat
 
 MANIFEST_FORMAT = "streamchaos.manifest/1"
 T = TypeVar("T")
@@ -35,13 +37,17 @@ Opened = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """How a session runs, and what is written of it. `argv` is the command that asked for it."""
+    """How a session runs, and what is written of it.
+
+    `argv` is the command that asked for it; `repeat` gives the command for one scenario of it.
+    """
 
     title: str
     run: RunOptions
     engine: str = "reference"
     time_divisor: int = 10
     argv: tuple[str, ...] = ()
+    repeat: Repeat = repeat_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +167,7 @@ class Papers:
         )
         report = without(report, self._secrets)
         write_whole(self.folder / "report.json", json_report.dumps(report))
-        write_whole(self.folder / "report.xml", junit.dumps(report))
+        write_whole(self.folder / "report.xml", junit.dumps(report, repeat=options.repeat))
         return report
 
     def _node_versions(self, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +37,21 @@ EPILOG = """Examples:
 class Telling:
     """How a story is to be told."""
 
+    number: int
     seed: int
     time_divisor: int
     jobs: int
     results: Path
     format: ReportFormat
+
+    def command(self, *options: str) -> str:
+        """The command that tells the story so, with more options."""
+        argv = ["streamchaos", "warstory", str(self.number), *options, "--seed", str(self.seed)]
+        return shlex.join([*argv, *(["--real-time"] if self.time_divisor == 1 else [])])
+
+    def repeat(self, _report: Report, scenario_id: str) -> str:
+        """The command that runs one arm again as it ran."""
+        return self.command("--arm", scenario_id)
 
 
 def warstory(
@@ -68,6 +79,7 @@ def warstory(
         known = ", ".join(f"{s.number} ({s.title})" for s in STORIES.values())
         raise UsageError(f"there is no story {number}", todo=f"there are: {known}")
     telling = Telling(
+        number=number,
         seed=fresh_seed() if seed is None else seed,
         time_divisor=1 if real_time else TIME_DIVISOR,
         jobs=jobs,
@@ -83,7 +95,7 @@ def warstory(
         say(json_text(plans) if format_ is ReportFormat.JSON else plan.text(plans))
         return
     report = measure(story, arms, parts, telling)
-    write(report, story, arms, format_)
+    write(report, story, arms, telling)
 
     from reports.exit_code import exit_code
 
@@ -109,7 +121,8 @@ def measure(
             progress=ProgressLines(sys.stderr, total=len(arms)),
         ),
         time_divisor=telling.time_divisor,
-        argv=command(telling, story.number),
+        argv=given(telling),
+        repeat=telling.repeat,
     )
     return interrupt.run(
         run_session(arms, parts, options, opened=folders.append),
@@ -117,26 +130,26 @@ def measure(
     )
 
 
-def command(telling: Telling, number: int) -> tuple[str, ...]:
-    """The command that was given, with the seed that it ran with."""
-    given = sys.argv[1:] or ["warstory", str(number)]
-    seeded = any(one.split("=")[0] == "--seed" for one in given)
-    return ("streamchaos", *given, *([] if seeded else ["--seed", str(telling.seed)]))
+def given(telling: Telling) -> tuple[str, ...]:
+    """The command that was given, with the seed that was drawn for it."""
+    argv = sys.argv[1:]
+    is_seeded = any(one.partition("=")[0] == "--seed" for one in argv)
+    return ("streamchaos", *argv, *([] if is_seeded else ["--seed", str(telling.seed)]))
 
 
-def write(report: Report, story: Story, arms: tuple[Scenario, ...], format_: ReportFormat) -> None:
+def write(report: Report, story: Story, arms: tuple[Scenario, ...], telling: Telling) -> None:
     """The one document on stdout."""
-    if format_ is ReportFormat.JSON:
+    if telling.format is ReportFormat.JSON:
         from reports import json_report
 
         say(json_report.dumps(report).decode().rstrip())
-    elif format_ is ReportFormat.JUNIT:
+    elif telling.format is ReportFormat.JUNIT:
         from reports import junit
 
-        say(junit.dumps(report).decode().rstrip())
+        say(junit.dumps(report, repeat=telling.repeat).decode().rstrip())
     else:
         from reports.story import StoryText, render_story
         from reports.terminal import console
 
         text = StoryText(title=story.title, paragraphs=story.paragraphs, closing=story.closing)
-        render_story(report, arms, text, console(sys.stdout))
+        render_story(report, arms, text, console(sys.stdout), repeat=telling.repeat)
