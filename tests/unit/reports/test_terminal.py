@@ -240,6 +240,20 @@ def test_table_of_different_ends_shows_each_with_its_number() -> None:
     assert words.end_text(s.SKIPPED) == words.ABSENT
 
 
+def test_table_explains_only_the_ends_that_are_seen() -> None:
+    """A run in which all went well needs no list of bad ends."""
+    assert "reset:" in rendered(s.KNOWN)
+    assert not {"reset:", "done:", "eof:"} & set(rendered(s.report(s.AS_TOLD)).split())
+
+
+@pytest.mark.parametrize("width", range(80, 110))
+def test_name_with_hyphens_is_never_broken(width: int) -> None:
+    """Half an id finds nothing."""
+    ids = [f"story1/nginx-122-arm-{n}" for n in range(12)]
+    text = rendered(s.report(*(replace(s.SKIPPED, scenario=one) for one in ids)), width)
+    assert {f"{one}," for one in ids[:-1]} <= set(text.split())
+
+
 @pytest.mark.parametrize(
     ("value", "shown"), [(-0.3, "0"), (744.4, "744"), (float("nan"), "–"), (float("inf"), "–")]
 )
