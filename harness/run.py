@@ -51,6 +51,7 @@ class RunOptions:
     results: Path = Path("chaos-results")
     seed: int = 0
     jobs: int = 8
+    keep_raw: bool = False
     progress: Progress = field(default=lambda _id, _outcome: None)
 
 
@@ -140,7 +141,7 @@ class Runner:
                 quiet = replace(scenario, injections=(), expectations=())
                 await attempt(self._bench, quiet, ScenarioFolder.create(path / "control", quiet))
             await attempt(self._bench, scenario, folder)
-            return conclude(folder)
+            return conclude(folder, keep_raw=self._options.keep_raw)
         except ExceptionGroup as group:
             return _harness_error(scenario, str(_first_of(group)))
         except HarnessError as error:
@@ -188,11 +189,13 @@ def judge(folder: ScenarioFolder) -> tuple[Outcome, Recording]:
     return outcome, subject
 
 
-def conclude(folder: ScenarioFolder) -> Outcome:
+def conclude(folder: ScenarioFolder, *, keep_raw: bool = False) -> Outcome:
     """Judges, writes findings.json, and lets raw reads go where every verdict is a pass."""
     outcome, recording = judge(folder)
     folder.write("findings.json", outcome)
-    if all(f.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE) for f in outcome.findings):
+    if not keep_raw and all(
+        f.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE) for f in outcome.findings
+    ):
         folder.compact(recording.streams)
     return outcome
 
