@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -10,7 +10,23 @@ from harness.model import EventKind
 from harness.wire.sse import SseEvent
 
 TERMINATOR = "[DONE]"
-CONTENT_FIELDS = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call")
+CONTENT_FIELDS = (
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "tool_calls",
+    "function_call",
+    "refusal",
+    "audio",
+)
+
+# Looked up once: an enum's members are slow to reach, and this runs for each event.
+CONTENT: Final = EventKind.CONTENT
+EMPTY: Final = EventKind.EMPTY
+FINISH: Final = EventKind.FINISH
+OTHER: Final = EventKind.OTHER
+
+_decode = msgspec.json.Decoder().decode
 
 
 def classify(event: SseEvent) -> EventKind:
@@ -19,13 +35,14 @@ def classify(event: SseEvent) -> EventKind:
         return EventKind.COMMENT
     if event.event == "error":
         return EventKind.ERROR
-    if event.data == TERMINATOR:
+    data = event.data
+    if data.startswith(TERMINATOR) and data.strip() == TERMINATOR:
         return EventKind.TERMINATOR
     try:
-        chunk = msgspec.json.decode(event.data)
-    except msgspec.DecodeError:
-        return EventKind.OTHER
-    return _of_chunk(chunk) if isinstance(chunk, dict) else EventKind.OTHER
+        chunk = _decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return OTHER
+    return _of_chunk(chunk) if isinstance(chunk, dict) else OTHER
 
 
 def _of_chunk(chunk: dict[str, Any]) -> EventKind:
@@ -33,21 +50,23 @@ def _of_chunk(chunk: dict[str, Any]) -> EventKind:
         return EventKind.ERROR
     choices = chunk.get("choices")
     if not isinstance(choices, list):
-        return EventKind.OTHER
+        return OTHER
     if not choices:
-        return EventKind.USAGE if chunk.get("usage") else EventKind.EMPTY
-    kinds = [_of_choice(choice) for choice in choices]
-    for kind in (EventKind.CONTENT, EventKind.FINISH, EventKind.EMPTY):
-        if kind in kinds:
-            return kind
-    return EventKind.OTHER
+        return EventKind.USAGE if chunk.get("usage") else EMPTY
+    if len(choices) == 1:
+        return _of_choice(choices[0])
+    kinds = {_of_choice(choice) for choice in choices}
+    return next(kind for kind in (CONTENT, FINISH, EMPTY, OTHER) if kind in kinds)
 
 
 def _of_choice(choice: object) -> EventKind:
     if not isinstance(choice, dict):
-        return EventKind.OTHER
+        return OTHER
+    if choice.get("text"):
+        return CONTENT
     delta = choice.get("delta")
-    delta = delta if isinstance(delta, dict) else {}
-    if choice.get("text") or any(delta.get(name) for name in CONTENT_FIELDS):
-        return EventKind.CONTENT
-    return EventKind.FINISH if choice.get("finish_reason") else EventKind.EMPTY
+    if isinstance(delta, dict):
+        for name in CONTENT_FIELDS:
+            if delta.get(name):
+                return CONTENT
+    return FINISH if choice.get("finish_reason") else EMPTY

@@ -39,11 +39,15 @@ class IdentityDecoder:
 
 
 class ZlibDecoder:
-    """gzip (several members in a row too) or deflate."""
+    """gzip, where members may follow each other (RFC 1952 §2.2), or deflate, which is one stream.
 
-    def __init__(self, name: str, wbits: int) -> None:
+    What a piece holds before a corruption is lost with it, as zlib gives no part of it.
+    """
+
+    def __init__(self, name: str, wbits: int, *, members: bool) -> None:
         self._name = name
         self._wbits = wbits
+        self._members = members
         self._zlib = zlib.decompressobj(wbits)
         self._begun = False
         self.broken = ""
@@ -53,6 +57,9 @@ class ZlibDecoder:
         pieces: list[bytes] = []
         while data and not self.broken:
             if self._zlib.eof:
+                if not self._members:
+                    self.broken = f"{self._name}: bytes behind the end"
+                    break
                 self._zlib = zlib.decompressobj(self._wbits)
             self._begun = True
             try:
@@ -60,11 +67,11 @@ class ZlibDecoder:
             except zlib.error as error:
                 self.broken = f"{self._name}: {error}"
                 break
-            data = self._zlib.unused_data if self._zlib.eof else b""
+            data = self._zlib.unused_data
         return b"".join(pieces)
 
     def finish(self) -> bytes:
-        """The rest; a member that breaks off makes it broken."""
+        """The rest; a coding that breaks off makes it broken."""
         if self.broken or not self._begun:
             return b""
         if not self._zlib.eof:
@@ -88,14 +95,14 @@ class UnknownDecoder:
 
 
 def decoder(content_encoding: str) -> Decoder:
-    """A decoder for the value of a Content-Encoding header."""
+    """A decoder for the value of a Content-Encoding header; codings in a row count as unknown."""
     name = content_encoding.strip().lower()
     match name:
         case "" | "identity":
             return IdentityDecoder()
         case "gzip" | "x-gzip":
-            return ZlibDecoder("gzip", GZIP_WBITS)
+            return ZlibDecoder("gzip", GZIP_WBITS, members=True)
         case "deflate":
-            return ZlibDecoder("deflate", DEFLATE_WBITS)
+            return ZlibDecoder("deflate", DEFLATE_WBITS, members=False)
         case _:
             return UnknownDecoder(name)
