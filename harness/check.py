@@ -192,8 +192,11 @@ def _not_fired(recording: Recording) -> tuple[str, ...]:
 
 
 def _trusted(one: Check, recording: Recording, finding: Finding) -> Finding:
-    """A timing verdict only as far as the instrument vouches for it."""
+    """Nothing of a run that broke off; a timing verdict only as far as the instrument vouches."""
     doubts = recording.self_check
+    if recording.broken_off and finding.verdict is not Verdict.NOT_APPLICABLE:
+        reason = "the run was stopped before its end"
+        return _doubted(finding, Cause.WITNESS_MISSING, reason, "a run that comes to its end")
     if not one.timing or finding.verdict not in (Verdict.PASS, Verdict.FAIL):
         return finding
     if doubts.clock_steps and any(_kernel_stamps(recording)):

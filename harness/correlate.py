@@ -28,7 +28,7 @@ from harness.model import (
 )
 from harness.record import Facts, ScenarioFolder
 from harness.trace import Record, TraceFile, read_trace
-from harness.wire.http1 import Head, RequestReader
+from harness.wire.http1 import End, Head, RequestReader
 
 KEY_HEADERS = ("x-streamchaos-id", "x-request-id")
 PROBE_HEADER = "x-streamchaos-probe"
@@ -45,6 +45,14 @@ CLIENT_ENDS: Mapping[str, EndReason | None] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """When a neighbour of a tap was seen to go away, and whether other than by a FIN."""
+
+    at_ns: int
+    reset: bool
+
+
 @dataclass(slots=True)
 class Seen:
     """All that one vantage point has of one connection."""
@@ -59,6 +67,17 @@ class Seen:
             if event["kind"] in kinds and all(event.get(k) == v for k, v in where.items()):
                 return int(event["at_ns"])
         return 0
+
+    def closing(self, side: Direction) -> Closing | None:
+        """How the neighbour that sends in the direction `side` went away, None if it did not."""
+        for event in self.events:
+            if event["kind"] in ("eof", "reset"):
+                gone = event.get("direction") == side
+            else:
+                gone = event["kind"] == "write_failed" and event.get("direction") != side
+            if gone:
+                return Closing(event["at_ns"], event["kind"] != "eof")
+        return None
 
 
 def _by_connection(trace: TraceFile, name: str) -> dict[int, Seen]:
@@ -102,8 +121,15 @@ def load(folder: ScenarioFolder) -> Recording:
         fired=_fired(relay_events),
         metrics=facts.metrics,
         self_check=_self_check(joined, (*client_events, *relay_events)),
+        broken_off=_broken_off(client_events),
         notes=tuple(notes),
     )
+
+
+def _broken_off(client_events: Iterable[dict[str, Any]]) -> bool:
+    """A sampler that came to its end says so last, and has no stream that it had to abandon."""
+    kinds = {event["kind"] for event in client_events}
+    return "self_check" not in kinds or "abandoned" in kinds
 
 
 def _events(folder: ScenarioFolder, name: str) -> tuple[dict[str, Any], ...]:
@@ -232,24 +258,35 @@ class Asked:
 
 
 def _requests(reads: list[Record]) -> list[Asked]:
+    """The requests whose heads are whole; each began with the read that held its first byte."""
     reader = RequestReader()
     found: list[Asked] = []
+    begun_ns = 0
     for record in reads:
+        at_ns = record.kernel_ns or record.user_ns
+        begun_ns = begun_ns or at_ns
         for item in reader.feed(record.data):
             if isinstance(item, Head):
-                headers = dict(item.headers)
-                keys = (StreamKey.parse(headers.get(name, "")) for name in KEY_HEADERS)
-                found.append(
-                    Asked(
-                        next((k for k in keys if k is not None), None),
-                        PROBE_HEADER in headers,
-                        item.method,
-                        item.target,
-                        item.version,
-                        record.kernel_ns or record.user_ns,
-                    )
-                )
+                found.append(_asked(item, begun_ns))
+            elif isinstance(item, End):
+                begun_ns = at_ns
+        if not reader.in_message:
+            begun_ns = 0
     return found
+
+
+def _asked(head: Head, at_ns: int) -> Asked:
+    headers = dict(head.headers)
+    texts = (headers.get(name, "") for name in KEY_HEADERS)
+    keys = (StreamKey.parse(text) for text in texts if text.isascii())
+    return Asked(
+        key=next((k for k in keys if k is not None), None),
+        probe=PROBE_HEADER in headers,
+        method=head.method,
+        target=head.target,
+        version=head.version,
+        at_ns=at_ns,
+    )
 
 
 def _tap_traces(trace: TraceFile, unkeyed: list[str]) -> Iterable[StreamTrace]:
@@ -269,60 +306,59 @@ def _tap_traces(trace: TraceFile, unkeyed: list[str]) -> Iterable[StreamTrace]:
                 continue
             answer = arrived[index] if index < len(arrived) else None
             gone = left[index] if index < len(left) else None
-            last = index == len(asked) - 1
-            yield _tap_trace(request, opened["hop"], seen, answer, gone, last, number)
+            yield _tap_trace(request, request.key, opened["hop"], seen, answer, gone, number)
 
 
 def _tap_trace(
     request: Asked,
+    key: StreamKey,
     hop: int,
     seen: Seen,
     answer: Answer | None,
     left: Answer | None,
-    last: bool,
     connection: int,
 ) -> StreamTrace:
-    assert request.key is not None
-    toward_client, toward_origin = Direction.TOWARD_CLIENT.value, Direction.TOWARD_ORIGIN.value
-    origin_ns = seen.first_ns(("eof", "reset"), direction=toward_client) if last else 0
-    client_ns = seen.first_ns(("eof", "reset"), direction=toward_origin) if last else 0
-    client_ns = client_ns or (
-        seen.first_ns(("write_failed",), direction=toward_client) if last else 0
-    )
-    if answer is not None and answer.finished_ns:
-        # What is closed behind the end of an answer says nothing of it.
-        origin_ns = origin_ns if origin_ns < answer.finished_ns else 0
-        client_ns = client_ns if client_ns < answer.finished_ns else 0
+    finished_ns = answer.finished_ns if answer is not None else 0
+    origin = _before(seen.closing(Direction.TOWARD_CLIENT), finished_ns)
+    client = _before(seen.closing(Direction.TOWARD_ORIGIN), finished_ns)
     return _trace(
-        request.key,
+        key,
         answer,
-        _tap_end(seen, answer, origin_ns, client_ns, f"connection {connection}"),
+        _tap_end(seen, answer, origin, client, f"connection {connection}"),
         hop=hop,
         client=False,
         request_ns=request.at_ns,
         request_version=request.version,
         left=left,
-        origin_closed_ns=origin_ns,
-        client_closed_ns=client_ns,
+        origin_closed_ns=origin.at_ns if origin else 0,
+        client_closed_ns=client.at_ns if client else 0,
     )
 
 
+def _before(closing: Closing | None, finished_ns: int) -> Closing | None:
+    """What is closed behind the end of an answer says nothing of it."""
+    return None if closing and finished_ns and closing.at_ns >= finished_ns else closing
+
+
 def _tap_end(
-    seen: Seen, answer: Answer | None, origin_ns: int, client_ns: int, detail: str
+    seen: Seen,
+    answer: Answer | None,
+    origin: Closing | None,
+    client: Closing | None,
+    detail: str,
 ) -> StreamEnd:
     if answer is not None and answer.finished_ns:
         reason, why = ending(answer, eof=False, reset=False)
         return _end(answer, reason, answer.finished_ns, why or detail)
-    if client_ns and (not origin_ns or client_ns <= origin_ns):
-        return _end(answer, EndReason.CLIENT_CANCEL, client_ns, detail)
-    if not origin_ns:
+    if client and (not origin or client.at_ns <= origin.at_ns):
+        return _end(answer, EndReason.CLIENT_CANCEL, client.at_ns, detail)
+    if not origin:
         return _end(answer, EndReason.DEADLINE, seen.first_ns(("closed",)), "still open at the end")
-    was_reset = seen.first_ns(("reset",), direction=Direction.TOWARD_CLIENT.value) == origin_ns
     if answer is None:
-        reason = EndReason.RESET if was_reset else EndReason.INCOMPLETE_FRAMING
-        return _end(None, reason, origin_ns, "no response")
-    reason, why = ending(answer, eof=not was_reset, reset=was_reset)
-    return _end(answer, reason, origin_ns, why or detail)
+        reason = EndReason.RESET if origin.reset else EndReason.INCOMPLETE_FRAMING
+        return _end(None, reason, origin.at_ns, "no response")
+    reason, why = ending(answer, eof=not origin.reset, reset=origin.reset)
+    return _end(answer, reason, origin.at_ns, why or detail)
 
 
 # ------------------------------------------------------------------------------------------ joining
@@ -381,9 +417,9 @@ def _self_check(streams: tuple[Stream, ...], events: Iterable[dict[str, Any]]) -
         if event.left is not None
     )
     return SelfCheck(
-        sleep_jitter_ns_p99=max((e["sleep_jitter_ns_p99"] for e in own), default=0),
-        sleep_jitter_ns_max=max((e["sleep_jitter_ns_max"] for e in own), default=0),
-        clock_steps=sum(e["clock_steps"] for e in own),
+        sleep_jitter_ns_p99=max((e.get("sleep_jitter_ns_p99", 0) for e in own), default=0),
+        sleep_jitter_ns_max=max((e.get("sleep_jitter_ns_max", 0) for e in own), default=0),
+        clock_steps=sum(e.get("clock_steps", 0) for e in own),
         tap_residence_ns_p99=residence[int(len(residence) * 0.99)] if residence else 0,
         tap_residence_ns_max=residence[-1] if residence else 0,
     )

@@ -679,7 +679,8 @@ class MetricSample:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Everything observed in one scenario, joined. `unkeyed` lists exchanges without a key; nothing
-    is guessed by time."""
+    is guessed by time. `broken_off`: the run was stopped or killed before its end.
+    """
 
     scenario: Scenario
     nodes: tuple[NodeRun, ...] = ()
@@ -688,6 +689,7 @@ class Recording:
     fired: tuple[Fired, ...] = ()
     metrics: tuple[MetricSample, ...] = ()
     self_check: SelfCheck = field(default_factory=SelfCheck)
+    broken_off: bool = False
     notes: tuple[str, ...] = ()
 
     def lane(self, *lanes: Lane) -> tuple[Stream, ...]:
