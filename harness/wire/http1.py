@@ -122,6 +122,11 @@ class _Reader:
         raise NotImplementedError
 
     @property
+    def in_message(self) -> bool:
+        """Whether a message has begun and is not over."""
+        return self._state is not _Reader._in_start_line or bool(self._buffer)
+
+    @property
     def leftover(self) -> bytes:
         """The bytes that no message has taken yet."""
         return b"" if self.dead else self._buffer
