@@ -1,7 +1,8 @@
 """limit-data: the connection ends after so many bytes.
 
-Toward the client: exactly `limit_bytes` more bytes pass once the trigger is met, then the client sees FIN; the origin's side is closed
-with it. Stands for a proxy or balancer that gives up in the middle of an answer.
+Toward the client: exactly `limit_bytes` more bytes pass once the trigger is met, then the client
+sees FIN and nothing behind it. The origin sees nothing until the client closes in turn; what it
+still sends is swallowed. Stands for a proxy or balancer that gives up in the middle of an answer.
 """
 
 from __future__ import annotations

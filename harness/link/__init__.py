@@ -1,1 +1,2 @@
-"""Sans-I/O stages that faults are made of: events in, commands out, no socket and no clock of its own."""
+"""Sans-I/O stages that faults are made of: events in, commands out, no socket and no clock of its
+own."""

@@ -1,8 +1,8 @@
 """What passes through one direction of a link, and the chain of stages that it passes.
 
-Each stage takes an event and gives commands of the same vocabulary; what a stage gives is the next one's event. `Wake`
-asks to be woken (the same stage gets it back when due); `Fire` is evidence that something was done on purpose.
-The empty chain is a tap.
+Each stage takes an event and gives commands of the same vocabulary; what a stage gives is the next
+one's event. `Wake` asks to be woken (the same stage gets it back when due); `Fire` is evidence that
+something was done on purpose. The empty chain is a tap.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """The injection numbered `injection` did its work here, `byte_offset` bytes into the direction."""
+    """The injection numbered `injection` did its work here, `byte_offset` bytes into the
+    direction."""
 
     injection: int
     byte_offset: int

@@ -1,18 +1,28 @@
-"""When a fault starts: a watch follows a copy of the bytes of one direction and says where in them it is time.
+"""When a fault starts: a watch follows a copy of the bytes of one direction and says where in them
+it is time.
 
-Progress is counted at this place of the link: bytes of the direction, the end of the response's head, content events.
+Progress is counted at this place of the link: bytes of the direction, the end of the first
+response's head, content events of the answer at hand. It does not depend on how the bytes were
+split.
 """
 
 from __future__ import annotations
 
+import re
 from typing import assert_never
 
 from harness.model import EventKind, Trigger, TriggerKind
 from harness.wire.answer import AnswerReader
 
+LINE_END = re.compile(rb"[\r\n]")
+
 
 class TriggerWatch:
-    """Tells after how many bytes of the data at hand the trigger is met; met once, met for good."""
+    """Tells after how many bytes of the data at hand the trigger is met; met once, met for good.
+
+    `event_count` is the number of content events in the answer at hand, as far as it was followed:
+    up to where the trigger was met.
+    """
 
     __slots__ = ("_answer", "_bytes", "_opened_ns", "_trigger", "event_count", "met")
 
@@ -32,7 +42,8 @@ class TriggerWatch:
         return None
 
     def met_at(self, data: bytes, now_ns: int) -> int | None:
-        """How many bytes of `data` pass before the trigger is met: 0 for already met, None for not within `data`."""
+        """How many bytes of `data` pass before the trigger is met: 0 for already met, None for not
+        within `data`."""
         if self.met:
             return 0
         offset = self._offset(data, now_ns)
@@ -56,16 +67,31 @@ class TriggerWatch:
                 assert_never(self._trigger.kind)
 
     def _follow(self, data: bytes) -> int | None:
-        """Line by line, because the reader tells that an event is whole, not where in the raw bytes."""
+        """Step by step, because the reader tells that an event is whole, not where in the raw
+        bytes."""
         position = 0
         while position < len(data):
-            end = data.find(b"\n", position) + 1 or len(data)
-            items = self._answer.feed(data[position:end])
+            end = self._next_step(data, position)
+            self._feed(data[position:end])
             position = end
-            self.event_count += sum(getattr(i, "kind", None) is EventKind.CONTENT for i in items)
             if self._reached():
                 return position
         return None
+
+    def _next_step(self, data: bytes, position: int) -> int:
+        """An event ends with a line's end; in a coded body it may become whole at any byte."""
+        if self._answer.content_encoding:
+            return position + 1
+        found = LINE_END.search(data, position)
+        return found.end() if found else len(data)
+
+    def _feed(self, data: bytes) -> None:
+        if self._answer.complete:
+            data = self._answer.leftover + data
+            self._answer = AnswerReader()
+            self.event_count = 0
+        items = self._answer.feed(data)
+        self.event_count += sum(getattr(i, "kind", None) is EventKind.CONTENT for i in items)
 
     def _reached(self) -> bool:
         if self._trigger.kind is TriggerKind.HEADERS:
