@@ -1,16 +1,21 @@
 """A scenario's folder: what is written while it runs, and how it is read back.
 
-scenario.json   format, the scenario          client.events.jsonl, client.reads.bin   the
-sampler's trace facts.json      nodes, oracle, metrics        relay.events.jsonl,
-relay.reads.bin     the taps' trace engine.jsonl    the engine's log              nodes/NAME/…
-files and logs of each node access.jsonl    what the proxies' logs say    findings.json
-may be deleted and rebuilt streams.json    joined traces; stands in for the raw reads where the
-verdict is pass control/        the same, of the control run
+scenario.json                          the format, the scenario
+client.events.jsonl, client.reads.bin  the sampler's trace
+relay.events.jsonl, relay.reads.bin    the taps' trace
+facts.json                             nodes, oracle, metrics
+engine.jsonl                           the engine's log
+access.jsonl                           what the proxies' logs say
+nodes/NAME/                            files and logs of each node
+streams.json                           joined traces, in place of the reads where all verdicts pass
+findings.json                          may be deleted and rebuilt
+control/                               the same, of the control run
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -61,7 +66,8 @@ def require_format(found: str, wanted: str, where: Path) -> None:
     """
     name, _, major = wanted.partition("/")
     found_name, _, found_major = found.partition("/")
-    if found_name == name and found_major.isdigit() and int(found_major) <= int(major):
+    is_number = found_major.isascii() and found_major.isdigit()
+    if found_name == name and is_number and int(found_major) <= int(major):
         return
     raise RecordingError(
         f"is written in the format {found!r}; this version reads {wanted!r}",
@@ -190,7 +196,8 @@ def write_whole(path: Path, content: bytes) -> None:
         draft.write_bytes(content)
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
         raise refused(path, error) from error
 
 

@@ -20,6 +20,7 @@ import msgspec
 from harness.clock import now_ns
 from harness.errors import RecordingError
 from harness.model import Direction
+from harness.record import require_format
 from harness.wire.redaction import Redactor
 
 MAGIC = b"streamchaos.reads/1\n"
@@ -27,6 +28,7 @@ HEAD = struct.Struct("<BBxxIQQQI")
 READ, WRITE = 0, 1
 DIRECTIONS = (Direction.TOWARD_ORIGIN, Direction.TOWARD_CLIENT)
 FLUSH_BYTES = 256 * 1024
+NOT_OPEN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +51,25 @@ class Record:
 
 
 class TraceWriter:
-    """Appends to a process's trace. `failed` holds the reason once the disk refuses; nothing is
-    written after that."""
+    """Appends to a process's trace. `failed` holds the reason once the disk refuses, be it to open
+    or to write; nothing is written after that, and nothing is raised."""
 
     def __init__(self, folder: Path, name: str, secrets: tuple[bytes, ...] = ()) -> None:
-        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
-        self._events_fd = os.open(folder / f"{name}.events.jsonl", flags, 0o644)
-        self._reads_fd = os.open(folder / f"{name}.reads.bin", flags, 0o644)
+        self.failed = ""
+        self._events_fd = self._open(folder / f"{name}.events.jsonl")
+        self._reads_fd = self._open(folder / f"{name}.reads.bin")
         self._events: list[bytes] = []
         self._reads: list[bytes] = [MAGIC]
         self._size = 0
         self._secrets = secrets
         self._redactors: dict[tuple[int, int], Redactor] = {}
-        self.failed = ""
+
+    def _open(self, path: Path) -> int:
+        try:
+            return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            self.failed = _text(error)
+            return NOT_OPEN
 
     def event(self, kind: str, fields: Mapping[str, object], at_ns: int = 0) -> None:
         """One rare thing that happened: `kind`, its time (now, if 0) and whatever describes it."""
@@ -113,13 +121,18 @@ class TraceWriter:
             try:
                 view = view[os.write(fd, view) :]
             except OSError as error:
-                self.failed = f"{error.strerror} ({error.errno})"
+                self.failed = _text(error)
 
     def close(self) -> None:
         """Flushes and closes."""
         self.flush()
-        os.close(self._events_fd)
-        os.close(self._reads_fd)
+        for fd in (self._events_fd, self._reads_fd):
+            if fd != NOT_OPEN:
+                os.close(fd)
+
+
+def _text(error: OSError) -> str:
+    return f"{error.strerror} ({error.errno})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,24 +176,35 @@ def _read_events(path: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
             event = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError):
             event = None
-        if isinstance(event, dict) and isinstance(event.get("kind"), str):
+        if _is_event(event):
             events.append(event)
         else:
             notes.append(f"{path.name}:{number}: not a whole event, left out")
     return tuple(events)
 
 
+def _is_event(event: object) -> bool:
+    if not isinstance(event, dict):
+        return False
+    return isinstance(event.get("kind"), str) and isinstance(event.get("at_ns"), int)
+
+
 def _read_records(path: Path, notes: list[str]) -> tuple[Record, ...]:
     content = _read_bytes(path)
-    if not content:
-        return ()
     if not content.startswith(MAGIC):
-        found = content.split(b"\n", 1)[0][:40].decode("ascii", "replace")
-        raise RecordingError(
-            f"is written in the format {found!r}; this version reads {MAGIC.strip().decode()!r}",
-            where=str(path),
-            todo="judge it with the version of streamchaos that wrote it, or a newer one",
-        )
+        if not MAGIC.startswith(content):
+            found = content.split(b"\n", 1)[0][:40].decode("ascii", "replace")
+            require_format(found, MAGIC.strip().decode(), path)
+        notes.append(f"{path.name}: cut off at byte {len(content)}, within its first line")
+        return ()
+    records, position = _whole_records(content)
+    if position != len(content):
+        notes.append(f"{path.name}: cut off or damaged at byte {position} of {len(content)}")
+    return tuple(records)
+
+
+def _whole_records(content: bytes) -> tuple[list[Record], int]:
+    """The records that are whole, and where in `content` the last of them ends."""
     records: list[Record] = []
     position = len(MAGIC)
     while position + HEAD.size <= len(content):
@@ -204,6 +228,4 @@ def _read_records(path: Path, notes: list[str]) -> tuple[Record, ...]:
             )
         )
         position = end
-    if position != len(content):
-        notes.append(f"{path.name}: cut off or damaged at byte {position} of {len(content)}")
-    return tuple(records)
+    return records, position
