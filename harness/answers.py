@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.model import EndReason, Framing, Stamp, StreamEvent
+from harness.model import EndReason, Stamp, StreamEvent
 from harness.trace import Record
 from harness.wire.answer import AnswerReader, Told
 from harness.wire.http1 import Head
@@ -31,14 +31,9 @@ class Answer:
     """One answer as read from pieces. `finished_ns` is 0 while its end has not been seen."""
 
     reader: AnswerReader
-    begun_ns: int = 0
     head: Stamp | None = None
     events: list[StreamEvent] = field(default_factory=list)
     finished_ns: int = 0
-
-    def framing(self) -> Framing:
-        """How the body was delimited."""
-        return self.reader.framing
 
 
 def read_pieces(records: Iterable[Record]) -> Iterator[Piece]:
@@ -62,40 +57,39 @@ def written_pieces(read: Iterable[Record], written: Iterable[Record]) -> Iterato
 
 
 def answers(pieces: Iterable[Piece], methods: Sequence[str]) -> list[Answer]:
-    """The answers on a connection in order; `methods` are those of its requests."""
+    """The answers on a connection in order; `methods` are those of its requests.
+
+    Behind a malformed one nothing more is found: nobody knows where the next would begin.
+    """
     found: list[Answer] = []
-    current: Answer | None = None
     for index, piece in enumerate(pieces):
         data = piece.data
         while data:
-            if current is None:
+            if not found or found[-1].reader.complete:
                 method = methods[len(found)] if len(found) < len(methods) else "GET"
-                current = Answer(AnswerReader(method=method), begun_ns=piece.at_ns)
-                found.append(current)
-            data = _feed(current, data, piece, index)
-            if current.reader.finished:
-                current.finished_ns = piece.at_ns
-                current = None
-            else:
-                data = b""
+                found.append(Answer(AnswerReader(method=method)))
+            data = _feed(found[-1], data, piece, index)
     return found
 
 
 def _feed(answer: Answer, data: bytes, piece: Piece, index: int) -> bytes:
     """Feeds one answer; gives the bytes behind its end."""
+    reader = answer.reader
+    was_finished = reader.finished
+    items = reader.feed(data)
     loose = Stamp(at_ns=piece.at_ns, earliest_ns=piece.earliest_ns, kernel=piece.kernel)
-    items = answer.reader.feed(data)
-    last = next((i for i in reversed(items) if isinstance(i, Told)), None)
-    for item in items:
+    stamps = [loose] * len(items)
+    if items and piece.kernel and not reader.pending_bytes and not reader.leftover:
+        # The kernel stamps a read's last bytes, so only what it ends with is exact.
+        stamps[-1] = Stamp(at_ns=piece.at_ns, earliest_ns=piece.at_ns, kernel=True)
+    for item, stamp in zip(items, stamps, strict=True):
         if isinstance(item, Head) and not item.interim:
-            answer.head = loose
+            answer.head = stamp
         elif isinstance(item, Told):
-            exact = piece.kernel and item is last and not answer.reader.pending_bytes
-            stamp = (
-                Stamp(at_ns=piece.at_ns, earliest_ns=piece.at_ns, kernel=True) if exact else loose
-            )
             answer.events.append(_event(len(answer.events), item, index, stamp))
-    return answer.reader.leftover
+    if reader.finished and not was_finished:
+        answer.finished_ns = piece.at_ns
+    return reader.leftover
 
 
 def _event(index: int, item: Told, read_index: int, stamp: Stamp) -> StreamEvent:
