@@ -124,6 +124,7 @@ class SymptomKind(StrEnum):
     CANCEL_LOST = "cancel_lost"
     BLOCKS_LEAKED = "blocks_leaked"
     METRICS_WRONG = "metrics_wrong"
+    CONTRADICTED = "contradicted"
 
 
 class EndReason(StrEnum):

@@ -49,6 +49,9 @@ GOLDEN: dict[str, Pair] = {
     "kv_blocks_return": Pair(
         fails="cancel/engine-never-frees", culprit="reference", passes=CANCELLED
     ),
+    "access_log_agrees": Pair(
+        fails="golden/false-testimony", culprit="nginx", passes=COMPLETE
+    ),
     "metrics_agree_with_ledger": Pair(
         fails="cancel/engine-dead-abort-counter", culprit="reference", passes="cancel/metrics"
     ),

@@ -21,6 +21,7 @@ from tests.recordings.golden import FOLDER, GOLDEN, slug
 
 SEED = 7
 EVENT_COUNT = 12
+FALSE_TESTIMONY = "golden/false-testimony"
 KEPT = (
     "scenario.json",
     "facts.json",
@@ -47,6 +48,7 @@ def made_up() -> Iterator[Scenario]:
     for name, defects in (
         ("golden/engine-alters", Defects(alter_event=5)),
         ("golden/engine-duplicates", Defects(duplicate_event=5)),
+        (FALSE_TESTIMONY, Defects()),
     ):
         workload = replace(base.workload, defects=defects)
         yield replace(base, id=name, title=name, workload=workload, checks=())
@@ -80,11 +82,20 @@ def keep(run: Path, outcomes: list[Outcome]) -> None:
         target.mkdir(parents=True)
         for name in KEPT:
             shutil.copy(run / outcome.folder / name, target / name)
+        if outcome.scenario == FALSE_TESTIMONY:
+            falsify(target / "access.jsonl")
         control = run / outcome.folder / "control"
         if control.exists():
             (target / "control").mkdir()
             for name in KEPT:
                 shutil.copy(control / name, target / "control" / name)
+
+
+def falsify(access: Path) -> None:
+    """No proxy here lies by itself: the log's last line, of a stream, gets another status."""
+    lines = access.read_text(encoding="utf-8").splitlines()
+    lines[-1] = lines[-1].replace('"status":200', '"status":502')
+    access.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def main() -> int:
