@@ -47,9 +47,16 @@ class Terminal:
     master: int
 
     def seen(self) -> str:
-        """What arrived, once the program is done writing."""
+        """What arrived, once the program is done writing: up to a mark that is written last."""
+        self.stream.write(MARK)
         self.stream.flush()
-        return os.read(self.master, 1 << 16).decode().replace("\r\n", "\n")
+        arrived = b""
+        while not arrived.endswith(MARK.encode()):
+            arrived += os.read(self.master, 1 << 16)
+        return arrived.decode().removesuffix(MARK).replace("\r\n", "\n")
+
+
+MARK = "\x00"
 
 
 @contextmanager
