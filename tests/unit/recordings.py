@@ -289,6 +289,7 @@ class Case:
     injections: tuple[Injection, ...] = ()
     fired: tuple[Fired, ...] = ()
     metrics: tuple[MetricSample, ...] = ()
+    sample_metrics: bool = False
     self_check: SelfCheck = field(default_factory=SelfCheck)
     directives: dict[str, tuple[Directive, ...]] = field(default_factory=dict)
 
@@ -301,6 +302,7 @@ class Case:
             workload=Workload(
                 script=self.script,
                 lanes=self.lanes,
+                sample_metrics=self.sample_metrics,
                 cancel=Cancel(after_ms=self.cancel_ms) if self.cancel_ms else None,
             ),
             injections=self.injections,

@@ -8,8 +8,8 @@ import pytest
 
 from harness.blame import blame, prove
 from harness.check import evaluate
-from harness.model import Directive, Evidence, Finding, NodeRun, SymptomKind, Verdict
-from tests.unit.recordings import Case, bursting, cutting, passing
+from harness.model import Directive, Evidence, Finding, Lane, NodeRun, SymptomKind, Verdict
+from tests.unit.recordings import Case, altering, bursting, cutting, passing
 
 HELD, CUT = SymptomKind.HELD, SymptomKind.CUT
 
@@ -100,6 +100,19 @@ def test_blame_of_a_run_of_nodes_takes_the_first_that_explains() -> None:
     )
     finding = found(case, "first_event_not_held")
     assert (finding.culprit, finding.directive) == ("outer+inner", BUFFERING)
+
+
+def test_blame_of_a_run_that_holds_the_engine_looks_at_all_of_it() -> None:
+    """Where the engine cannot be told from the proxy in front of it, either's line may explain."""
+    case = Case(
+        lanes=(Lane.THROUGH,),
+        behaviours={"nginx": altering(3)},
+        directives={"engine": (directive("rewrites", SymptomKind.ALTERED),)},
+        untapped=(1,),
+    )
+    finding = found(case, "payload_intact")
+    assert finding.culprit == "nginx+engine"
+    assert finding.directive is not None
 
 
 def test_blame_leaves_other_verdicts_alone() -> None:

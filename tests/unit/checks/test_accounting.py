@@ -12,7 +12,6 @@ from harness.model import (
     Evidence,
     Finding,
     MetricSample,
-    Recording,
     Strength,
     SymptomKind,
     Verdict,
@@ -44,14 +43,15 @@ def sample(
     )
 
 
-def metrics(recording: Recording, *samples: MetricSample) -> Finding:
-    return metrics_agree_with_ledger(Evidence(subject=replace(recording, metrics=samples)))
+def metrics(case: Case, *samples: MetricSample) -> Finding:
+    sampled = replace(case, metrics=samples, sample_metrics=True)
+    return metrics_agree_with_ledger(Evidence(subject=sampled.recording()))
 
 
 # ----------------------------------------------------------------------------------------- blocks
 
 
-@pytest.mark.parametrize("case", [Case(), CANCELLED, Case(free_ms=249)])
+@pytest.mark.parametrize("case", [Case(), CANCELLED, Case(free_ms=250)])
 def test_blocks_that_come_back_in_time_are_green(case: Case) -> None:
     """Finished or aborted, each block is freed once."""
     finding = blocks(case)
@@ -64,7 +64,7 @@ def test_blocks_that_come_back_in_time_are_green(case: Case) -> None:
     [
         (Case(free_ms=None), "never freed"),
         (Case(free_ms=251), "251 ms after its end"),
-        (Case(double_free=True), "freed again 1 times"),
+        (Case(double_free=True), "freed again (1 times more)"),
         (replace(CANCELLED, free_ms=None), "never freed"),
     ],
 )
@@ -120,7 +120,7 @@ def test_blocks_that_were_never_allocated_show_nothing() -> None:
 def test_metrics_that_return_and_count_are_green() -> None:
     """Gauges at rest, and the aborts of the ledger counted."""
     before, after = sample(poked=False, aborted=2), sample(poked=True, aborted=6)
-    finding = metrics(CANCELLED.recording(), before, after)
+    finding = metrics(CANCELLED, before, after)
     assert (finding.verdict, finding.strength) == (Verdict.PASS, Strength.SHOULD)
 
 
@@ -135,7 +135,7 @@ def test_metrics_that_return_and_count_are_green() -> None:
 )
 def test_metrics_that_disagree_are_red(after: MetricSample, words: str) -> None:
     """A stale gauge and a dead counter are the engine's."""
-    finding = metrics(CANCELLED.recording(), sample(poked=False), after)
+    finding = metrics(CANCELLED, sample(poked=False), after)
     assert (finding.verdict, finding.culprit) == (Verdict.FAIL, "engine")
     assert words in finding.actual
 
@@ -144,7 +144,12 @@ def test_metrics_that_disagree_are_red(after: MetricSample, words: str) -> None:
     ("case", "samples", "verdict", "cause"),
     [
         (Case(lanes=()), (), Verdict.UNKNOWN, Cause.TOO_FEW),
-        (Case(ledger=False), (), Verdict.NOT_APPLICABLE, None),
+        (
+            Case(ledger=False),
+            (sample(poked=False), sample(poked=True)),
+            Verdict.UNKNOWN,
+            Cause.WITNESS_MISSING,
+        ),
         (Case(), (), Verdict.UNKNOWN, Cause.WITNESS_MISSING),
         (Case(), (sample(poked=False),), Verdict.UNKNOWN, Cause.WITNESS_MISSING),
         (
@@ -159,5 +164,11 @@ def test_metrics_without_samples_are_not_judged(
     case: Case, samples: tuple[MetricSample, ...], verdict: Verdict, cause: Cause | None
 ) -> None:
     """A sample before, one after a poke, and a ledger are needed."""
-    finding = metrics(case.recording(), *samples)
+    finding = metrics(case, *samples)
     assert (finding.verdict, finding.cause) == (verdict, cause)
+
+
+def test_metrics_that_nobody_asked_for_do_not_apply() -> None:
+    """A workload that takes no samples is not missing any."""
+    finding = metrics_agree_with_ledger(Evidence(subject=Case().recording()))
+    assert finding.verdict is Verdict.NOT_APPLICABLE

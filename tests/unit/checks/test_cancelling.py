@@ -177,3 +177,15 @@ def test_cancel_within_the_limits_is_green(
     """Whenever the client leaves, and however late it looked before."""
     case = Case(cancel_ms=cancel_ms, reach_ms=reach_ms, abort_ms=abort_ms, client=client)
     assert judged(case.recording()).verdict is Verdict.PASS
+
+
+def test_cancel_of_an_answer_that_ended_without_the_ledgers_word_is_unknown() -> None:
+    """The tap's end is enough to tell that nothing was left to cancel."""
+    whole = Case(ledger=False).recording()
+    gone = tuple(
+        replace(s, client=replace(s.client, end=_left(s.client.end)))
+        for s in whole.streams
+        if s.client
+    )
+    finding = judged(replace(whole, scenario=CANCELLED.scenario(), streams=gone))
+    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, Cause.TOO_FEW)

@@ -190,3 +190,27 @@ def test_bursts_of_a_node_are_seen_by_a_client_that_pauses(asleep_ms: int, kerne
     """Pauses of the client do not hide a buffer."""
     client = Polls(asleep_ms=asleep_ms, kernel=kernel)
     assert judged(Case(client=client, behaviours={"nginx": bursting(17)})).culprit == "nginx"
+
+
+@pytest.mark.parametrize(
+    ("proven", "event_count", "verdict"),
+    [(3, 40, Verdict.FAIL), (3, 61, Verdict.FAIL), (3, 62, Verdict.PASS), (2, 40, Verdict.PASS)],
+)
+def test_bursts_at_the_threshold_count_from_three_and_five_percent(
+    proven: int, event_count: int, verdict: Verdict
+) -> None:
+    """Three gaps are coalesced, unless they are less than a twentieth."""
+    script = StreamScript(event_count=event_count)
+    case = Case(script=script, behaviours={"nginx": catching_up(5, 50 * proven + 5)})
+    finding = judged(case)
+    assert dict(finding.figures)["proven_gap_count"] == 2 * proven
+    assert finding.verdict is verdict
+    if verdict is Verdict.FAIL:
+        assert [p.event_index for p in finding.evidence] == [6, 7, 8]
+
+
+def test_bursts_of_four_events_are_enough_to_be_judged() -> None:
+    """Four events have three gaps."""
+    script = StreamScript(event_count=4)
+    assert judged(Case(script=script, behaviours={"nginx": holding_all()})).culprit == "nginx"
+    assert judged(Case(script=script)).verdict is Verdict.PASS

@@ -133,3 +133,25 @@ def test_cut_without_witness_is_not_judged(
     """The tap in front of the engine must have seen who went first."""
     finding = judged(case)
     assert (finding.verdict, finding.cause) == (verdict, cause)
+
+
+def test_cut_behind_the_terminator_is_none() -> None:
+    """A connection that its neighbour closes behind a whole answer was not cut."""
+    recording = Case().recording()
+    closed = tuple(
+        replace(
+            s,
+            taps=tuple(
+                replace(
+                    t,
+                    origin_closed_ns=0,
+                    client_closed_ns=t.end.at_ns + MS,
+                    end=replace(t.end, last_chunk_seen=False),
+                )
+                for t in s.taps
+            ),
+        )
+        for s in recording.streams
+    )
+    finding = not_cut_before_engine_ended(Evidence(subject=replace(recording, streams=closed)))
+    assert finding.verdict is Verdict.PASS

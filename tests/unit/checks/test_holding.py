@@ -39,7 +39,7 @@ def test_hold_above_the_limit_is_red(hold: Behaviour) -> None:
     assert finding.evidence[0].vantage == "client"
 
 
-@pytest.mark.parametrize("hold", [passing(0), passing(44), holding_first(98)])
+@pytest.mark.parametrize("hold", [passing(0), passing(44), holding_first(99.92)])
 def test_hold_below_the_limit_is_green(hold: Behaviour) -> None:
     """What a node needs to pass an event on is no hold."""
     assert judged(Case(behaviours={"nginx": hold})).verdict is Verdict.PASS

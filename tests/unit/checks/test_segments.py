@@ -12,10 +12,11 @@ from harness.checks.segments import (
     engine_name,
     engine_segments,
     engine_tap,
+    node_name,
     passed_on,
     segments,
 )
-from harness.model import Evidence, Lane, Recording
+from harness.model import Evidence, Lane, Node, Recording, Stack
 from tests.unit.recordings import Case
 
 CHAIN = ("outer", "inner", "engine")
@@ -85,6 +86,10 @@ def test_names_of_a_run_that_broke_off_come_from_the_stack() -> None:
     """A recording without facts still names its nodes."""
     recording = replace(Case().recording(), nodes=())
     assert engine_name(recording) == "engine"
+    nameless = Stack(id="unit", nodes=(Node(kind="nginx", name="edge"), Node(kind="reference")))
+    scenario = replace(recording.scenario, stack=nameless)
+    recording = replace(recording, scenario=scenario)
+    assert (node_name(recording, 0), engine_name(recording)) == ("edge", "reference")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,15 @@ def test_majority_of_votes_decides(votes: str, expected: str) -> None:
     assert (vote.cause is not None) == (vote.verdict is Verdict.UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("votes", "cause"),
+    [("uu", Cause.TOO_FEW), ("uf", Cause.NOISE), ("uup", Cause.NOISE), ("fp", Cause.NOISE)],
+)
+def test_majority_that_is_none_tells_noise_where_streams_disagree(votes: str, cause: Cause) -> None:
+    """Only where all are in doubt is their doubt the common one."""
+    assert majority([VOTES[letter] for letter in votes]).cause is cause
+
+
 @given(st.text("fpu-", max_size=8))
 def test_unanimous_votes_need_no_second_fail(votes: str) -> None:
     """One fail is enough, then one doubt."""
