@@ -5,8 +5,8 @@
     reason = "the package's patch holds the head"
     link = "https://example.org/bug/1"
 
-All three are required. What is listed here and no longer fails makes the session fail, and a failure
-of the harness itself is never excused.
+All three are required. What is listed here and no longer fails makes the session fail, and a
+failure of the harness itself is never excused.
 """
 
 from __future__ import annotations

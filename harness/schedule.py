@@ -62,7 +62,8 @@ class Schedule:
         fd = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
         try:
             mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-            while not _locked(fd, mode):
+            while not _locked(fd, mode):  # noqa: ASYNC110
+                # Other processes hold it: there is no event to wait for.
                 await asyncio.sleep(LOCK_POLL_S)
             yield
         finally:

@@ -1,6 +1,7 @@
 """The engine's metrics as a witness: read as they are, then again after a poke.
 
-Gauges may be set only when the engine steps (vllm#22545), so a one-token request goes before the reading that counts.
+Gauges may be set only when the engine steps (vllm#22545), so a one-token request goes before the
+reading that counts.
 """
 
 from __future__ import annotations

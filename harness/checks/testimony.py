@@ -12,9 +12,9 @@ from harness.model import (
     Finding,
     Lane,
     Recording,
-    Strength,
     Stream,
     StreamTrace,
+    Strength,
     SymptomKind,
     Verdict,
 )

@@ -11,8 +11,9 @@ from harness.model import Leave
 class StreamPlan:
     """One stream to drive.
 
-    `request` is sent as it is, `start_ms` after `go`. With `leave`, the client goes away once it has `leave_after_events` content events
-    (0: as soon as the request is sent), `leave_after_ms` later. `tls_ca` names the CA's PEM file; empty means plaintext.
+    `request` is sent as it is, `start_ms` after `go`. With `leave`, the client goes away once it
+    has `leave_after_events` content events (0: as soon as the request is sent), `leave_after_ms`
+    later. `tls_ca` names the CA's PEM file; empty means plaintext.
     """
 
     key: str

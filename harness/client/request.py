@@ -1,7 +1,8 @@
-"""The request of one stream: OpenAI's API over HTTP/1.1, with the stream's key in each place where it can survive.
+"""The request of one stream: OpenAI's API over HTTP/1.1, with the stream's key in each place where
+it can survive.
 
-The key goes into `X-Streamchaos-Id` and `X-Request-Id`, and as a unique prefix into the prompt, which gateways that drop
-headers pass on and which defeats accidental prefix-cache hits.
+The key goes into `X-Streamchaos-Id` and `X-Request-Id`, and as a unique prefix into the prompt,
+which gateways that drop headers pass on and which defeats accidental prefix-cache hits.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ CHAT_ENDPOINT = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
-    """What to ask for. `extension` is the body's field `streamchaos`, which the reference engine reads."""
+    """What to ask for. `extension` is the body's field `streamchaos`, which the reference engine
+    reads."""
 
     endpoint: str
     model: str

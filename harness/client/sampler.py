@@ -1,4 +1,5 @@
-"""The sampler: the process that drives the measured streams, apart from everything that could delay it."""
+"""The sampler: the process that drives the measured streams, apart from everything that could delay
+it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ TOWARD_ORIGIN = 0
 
 
 class MeasuredStream:
-    """Drives one plan; tells the sampler when it is over. Everything seen goes into the sampler's trace."""
+    """Drives one plan; tells the sampler when it is over. Everything seen goes into the sampler's
+    trace."""
 
     def __init__(self, sampler: Sampler, number: int, plan: StreamPlan) -> None:
         self._sampler = sampler
@@ -97,7 +98,7 @@ class MeasuredStream:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._end("reset", detail=error.strerror)
+            self._end("reset", detail=str(error.strerror))
             return
         del self._unsent[:sent]
         mask = READABLE | WRITABLE if self._unsent else READABLE
@@ -116,7 +117,7 @@ class MeasuredStream:
         except BlockingIOError:
             return
         except OSError as error:
-            self._end("reset", detail=error.strerror)
+            self._end("reset", detail=str(error.strerror))
             return
         user_ns = now_ns()
         if not data:
@@ -181,7 +182,8 @@ class MeasuredStream:
         self._end("", by_reset=how is Leave.RST)
 
     def _drop_unread(self) -> None:
-        """A close with unread bytes is a RST (RFC 1122 §4.2.2.13), so a FIN needs an empty buffer."""
+        """A close with unread bytes is a RST (RFC 1122 §4.2.2.13), so a FIN needs an empty
+        buffer."""
         try:
             while self._socket.recv(READ_BYTES):
                 pass

@@ -1,4 +1,5 @@
-"""TLS over bytes in memory, so that reads keep the kernel's stamps: recvmsg feeds a MemoryBIO (measurement.md §7)."""
+"""TLS over bytes in memory, so that reads keep the kernel's stamps: recvmsg feeds a MemoryBIO
+(measurement.md §7)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ def client_context(ca_path: str) -> ssl.SSLContext:
 
 
 class TlsChannel:
-    """One client connection's TLS. Whatever it wants sent lies in `take_outgoing()` after each call."""
+    """One client connection's TLS. Whatever it wants sent lies in `take_outgoing()` after each
+    call."""
 
     def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
         self._incoming = ssl.MemoryBIO()

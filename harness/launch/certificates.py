@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 class Certificates:
-    """PEM files below `folder`: `ca_pem` to be trusted, `cert_pem` with its chain and `key_pem` for listeners."""
+    """PEM files below `folder`: `ca_pem` to be trusted, `cert_pem` with its chain and `key_pem` for
+    listeners."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,11 +1,12 @@
 """The keeper: the parent of everything that the harness starts, in a session of its own.
 
-Run as `python -I -S keeper.py FD`: the standard library only, so that it is there in some 20 ms. It holds a socket to the harness; when
-that ends, however the harness ended, it kills every descendant (as a subreaper it inherits orphans: workers of a killed nginx
-master, daemons that forked twice), removes the temporary folders it was told of, and is gone.
+Run as `python -I -S keeper.py FD`: the standard library only, so that it is there in some 20 ms. It
+holds a socket to the harness; when that ends, however the harness ended, it kills every descendant
+(as a subreaper it inherits orphans: workers of a killed nginx master, daemons that forked twice),
+removes the temporary folders it was told of, and is gone.
 
-Messages are JSON with a length in front. Verbs: spawn, signal, kill_tree, folder, end. Notices: spawned, spawn_failed,
-exited, tree_gone.
+Messages are JSON with a length in front. Verbs: spawn, signal, kill_tree, folder, end. Notices:
+spawned, spawn_failed, exited, tree_gone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+from pathlib import Path
 from typing import Any
 
 LENGTH = struct.Struct("<I")
@@ -41,16 +43,15 @@ def prctl(option: int, value: int) -> None:
 def parents() -> dict[int, int]:
     """Parent of each process that is not a zombie."""
     found: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
             continue
         try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
+            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue
         if fields[0] != b"Z":
-            found[int(name)] = int(fields[1])
+            found[int(entry.name)] = int(fields[1])
     return found
 
 
@@ -97,11 +98,12 @@ class Keeper:
         while not self.ended:
             writing = [self.socket] if self.outgoing else []
             timeout = TICK_S if self.groups else None
-            ready, writable, _ = select.select([self.socket, self.wake_read], writing, [], timeout)
+            control = self.socket.fileno()
+            ready, writable, _ = select.select([control, self.wake_read], writing, [], timeout)
             if self.wake_read in ready:
                 os.read(self.wake_read, 4096)
             self.reap()
-            if self.socket in ready:
+            if control in ready:
                 self.receive()
             if writable:
                 self.flush()
@@ -110,7 +112,7 @@ class Keeper:
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
 
-    # -------------------------------------------------------------------------------------------------------- messages
+    # ------------------------------------------------------------------------------------- messages
 
     def send(self, kind: str, **fields: object) -> None:
         """Queued, so that a harness that does not read holds nobody up."""
@@ -128,7 +130,8 @@ class Keeper:
             self.ended = True
 
     def receive(self) -> None:
-        """Reads what is there; descriptors come along with it, in the order of the spawns that asked for one."""
+        """Reads what is there; descriptors come along with it, in the order of the spawns that
+        asked for one."""
         try:
             data, fds, _, _ = socket.recv_fds(self.socket, 1 << 20, 16)
         except BlockingIOError:
@@ -162,11 +165,14 @@ class Keeper:
                 self.folders.append(message["path"])
             case "end":
                 self.ended = True
+            case verb:
+                raise ValueError(f"unknown verb {verb!r}")
 
-    # ------------------------------------------------------------------------------------------------------- processes
+    # ------------------------------------------------------------------------------------ processes
 
     def spawn(self, message: Message) -> None:
-        """Forks and executes; a failure to execute is told by the child over a pipe that exec closes."""
+        """Forks and executes; a failure to execute is told by the child over a pipe that exec
+        closes."""
         control = self.fds.pop(0) if message.get("control") else -1
         said_read, said_write = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
@@ -236,8 +242,8 @@ class Keeper:
     def check_trees(self) -> None:
         """Goes on killing trees until nothing of them is left.
 
-        A tree is what hung below the process when the order came, what has come since, and whoever shares its
-        session: orphans are re-parented to us and keep it.
+        A tree is what hung below the process when the order came, what has come since, and whoever
+        shares its session: orphans are re-parented to us and keep it.
         """
         if not self.groups:
             return
@@ -255,7 +261,8 @@ class Keeper:
                 self.send("tree_gone", pid=root)
 
     def sweep(self) -> None:
-        """Kills every descendant, again and again, until there is none: a fork may have raced with us."""
+        """Kills every descendant, again and again, until there is none: a fork may have raced with
+        us."""
         for _ in range(SWEEPS_MAX):
             alive = descendants(os.getpid())
             if not alive:

@@ -90,7 +90,9 @@ def fill(text: str, values: Mapping[str, str], where: str) -> str:
         found = values.get(match[1])
         if found is None:
             known = ", ".join(sorted(values))
-            raise PlanError(f"placeholder {match[0]} has no value", where=where, todo=f"known: {known}")
+            raise PlanError(
+                f"placeholder {match[0]} has no value", where=where, todo=f"known: {known}"
+            )
         return found
 
     return PLACEHOLDER.sub(value, text)

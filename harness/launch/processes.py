@@ -33,7 +33,8 @@ class Child:
 
 
 class Keeper:
-    """Starts, signals and ends processes through the keeper, which outlives us by as long as it takes to clean up."""
+    """Starts, signals and ends processes through the keeper, which outlives us by as long as it
+    takes to clean up."""
 
     def __init__(self) -> None:
         self._children: dict[int, Child] = {}
@@ -50,7 +51,8 @@ class Keeper:
         """Starts the keeper."""
         ours, theirs = socket.socketpair()
         argv = [sys.executable, "-I", "-S", str(KEEPER), str(theirs.fileno())]
-        self._process = subprocess.Popen(
+        # Blocks for a fork; asyncio's own would make us its parent in SIGCHLD's eyes too.
+        self._process = subprocess.Popen(  # noqa: ASYNC220
             argv, pass_fds=(theirs.fileno(),), start_new_session=True, stdin=subprocess.DEVNULL
         )
         theirs.close()
@@ -132,7 +134,8 @@ class Keeper:
             for notice in reader.feed(data):
                 self._on_notice(notice)
         lost = HarnessError("ended without being told to", where="keeper")
-        for future in (*self._spawning.values(), *self._trees.values()):
+        waiting: list[asyncio.Future[Any]] = [*self._spawning.values(), *self._trees.values()]
+        for future in waiting:
             if not future.done():
                 future.set_exception(lost)
 
@@ -161,3 +164,5 @@ class Keeper:
                 gone = self._trees.pop(notice["pid"], None)
                 if gone is not None and not gone.done():
                     gone.set_result(None)
+            case kind:
+                raise HarnessError(f"unknown notice {kind!r}", where="keeper")

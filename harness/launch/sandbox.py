@@ -6,7 +6,8 @@ import socket
 
 
 class HostSandbox:
-    """Loopback of this host. Ports are found by binding; who takes one in between is found out by the launcher."""
+    """Loopback of this host. Ports are found by binding; who takes one in between is found out by
+    the launcher."""
 
     def __init__(self) -> None:
         self.address = "127.0.0.1" if _can_bind("127.0.0.1") else "::1"

@@ -1,4 +1,5 @@
-"""Red arms turned green and green ones red by swapping just what differs: the arms prove what they tell."""
+"""Red arms turned green and green ones red by swapping just what differs: the arms prove what they
+tell."""
 
 from __future__ import annotations
 

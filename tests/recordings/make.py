@@ -1,6 +1,7 @@
 """Records the golden recordings anew: `python -m tests.recordings.make`.
 
-Each is one real run of a built-in scenario with a short stream, stripped of whatever names this machine.
+Each is one real run of a built-in scenario with a short stream, stripped of whatever names this
+machine.
 """
 
 from __future__ import annotations
