@@ -65,12 +65,17 @@ def test_engine_spec_config_reads_back_as_the_settings() -> None:
     assert spec.log_path("engine") == "engine.jsonl"
 
 
-def test_node_spec_serves_a_plain_node_and_refuses_lines() -> None:
-    """The kind's contract: a node without lines gets the defaults, one with lines is refused."""
+def test_node_spec_takes_switches_as_lines_and_refuses_others() -> None:
+    """The kind's contract: a plain node gets the defaults, a line names a switch of Defects."""
     node = Node(kind="reference")
     assert node_spec(node, name="e") == engine_spec("e", EngineSettings())
-    with pytest.raises(PlanError, match="neither lines nor TLS"):
+    switched = EngineSettings(defects=Defects(stale_gauges=True))
+    stale = replace(node, lines=("stale_gauges",))
+    assert node_spec(stale, name="e") == engine_spec("e", switched)
+    with pytest.raises(PlanError, match="no switch 'x'"):
         node_spec(replace(node, lines=("x",)), name="e")
+    with pytest.raises(PlanError, match="nor TLS"):
+        node_spec(replace(node, tls=True), name="e")
     with pytest.raises(MissingPart, match="9"):
         node_spec(replace(node, version="9"), name="e")
 
