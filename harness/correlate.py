@@ -202,7 +202,16 @@ def _trace(
     client_closed_ns: int = 0,
 ) -> StreamTrace:
     if answer is None:
-        return StreamTrace(key=key, hop=hop, client=client, request_ns=request_ns, end=end)
+        return StreamTrace(
+            key=key,
+            hop=hop,
+            client=client,
+            request_ns=request_ns,
+            end=end,
+            request_http_version=request_version,
+            origin_closed_ns=origin_closed_ns,
+            client_closed_ns=client_closed_ns,
+        )
     reader = answer.reader
     return StreamTrace(
         key=key,

@@ -94,7 +94,10 @@ def _hold_ms(stream: Stream, recording: Recording) -> float | None:
     tap = engine_tap(stream, recording)
     sent = passed_on(tap) if tap else ()
     seen = stream.client.content_events() if stream.client else ()
-    return (seen[0].arrived.at_ns - sent[0][1].at_ns) / 1e6 if sent and seen else None
+    if not sent or not seen:
+        return None
+    # Our stamp is taken behind the write, so a quick node's answer may carry an earlier one.
+    return max(seen[0].arrived.at_ns - sent[0][1].at_ns, 0) / 1e6
 
 
 def _shape(recording: Recording, clients: Sequence[StreamTrace]) -> Figures:
