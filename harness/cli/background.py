@@ -6,8 +6,9 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from pathlib import Path
 
 from harness.cli.session import Papers, SessionOptions
@@ -18,7 +19,6 @@ from harness.run import Runner, prove
 
 # The promise is 3 s from an interrupt to the end.
 CLOSE_S = 2.5
-OPEN_S = 30.0
 POLL_S = 1.0
 # Longer than the attempts of one scenario take together. One that waits for others is not stuck.
 STALL_S = 600.0
@@ -45,13 +45,18 @@ class BackgroundRunner:
             HarnessError: the runner cannot be opened.
         """
         self._thread.start()
-        return self._opened.result(OPEN_S).folder
+        while not self._opened.done() and self._thread.is_alive():
+            wait([self._opened], timeout=POLL_S)
+        if not self._opened.done():
+            raise HarnessError("the runner ended before it was open")
+        return self._opened.result().folder
 
     def submit(self, scenarios: Iterable[Scenario]) -> None:
         """Begins each of those that were not begun before.
 
         Raises:
             PlanError: another scenario with the same id was begun.
+            HarnessError: the runner has ended.
         """
         for scenario in scenarios:
             known = self._scenarios.get(scenario.id)
@@ -61,7 +66,11 @@ class BackgroundRunner:
                 self._scenarios[scenario.id] = scenario
                 future: Future[Outcome] = Future()
                 self._futures[scenario.id] = future
-                self._loop.call_soon_threadsafe(self._begin, scenario, future)
+                try:
+                    self._loop.call_soon_threadsafe(self._begin, scenario, future)
+                except RuntimeError as error:
+                    future.cancel()
+                    raise HarnessError("the runner has ended", where=scenario.id) from error
 
     def outcome(self, scenario: Scenario) -> Outcome:
         """How the scenario came out, once it has; it is submitted if need be.
@@ -89,7 +98,8 @@ class BackgroundRunner:
             RecordingError: the disk refuses.
         """
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(CLOSE_S)
         if not self._opened.done() or self._opened.exception() is not None:
             return None
@@ -107,6 +117,10 @@ class BackgroundRunner:
         except HarnessError as error:
             if not self._opened.done():
                 self._opened.set_exception(error)
+        except ExceptionGroup:
+            # Each error in it has reached whoever waits for its scenario.
+            if not self._opened.done():
+                raise
         finally:
             for future in list(self._futures.values()):
                 future.cancel()
@@ -125,7 +139,14 @@ class BackgroundRunner:
                     task.cancel()
 
     def _begin(self, scenario: Scenario, future: Future[Outcome]) -> None:
-        task = self._group.create_task(self._runner.run(scenario))
+        work = self._runner.run(scenario)
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError:
+            # The group is ending: nothing is begun any more.
+            work.close()
+            future.cancel()
+            return
         task.add_done_callback(lambda done: self._settle(done, future))
         self._tasks.append(task)
 

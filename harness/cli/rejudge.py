@@ -24,8 +24,10 @@ EPILOG = """Examples:
 
 Exit codes: 0 all verdicts repeat, 1 one differs, 2 a recording cannot be read."""
 
-UNREADABLE_EXIT = RecordingError.exit_code - 1
+UNREADABLE_EXIT = 2
 DIFFERS_EXIT = 1
+# Without it no stream was ever begun.
+TRACE = "client.events.jsonl"
 
 
 class Repeat(StrEnum):
@@ -91,6 +93,8 @@ def judge_again(folder: ScenarioFolder, *, below: Path, write: bool = False) -> 
     name = str(folder.path.relative_to(below))
     try:
         before = folder.outcome() if (folder.path / "findings.json").exists() else None
+        if not (folder.path / TRACE).exists() and before is None:
+            return Judged(folder=name, repeat=Repeat.CUT_OFF, scenario=folder.scenario().id)
         now, _ = judge(folder)
     except HarnessError as error:
         return Judged(folder=name, repeat=Repeat.UNREADABLE, error=str(error))

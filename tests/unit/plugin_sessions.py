@@ -106,17 +106,25 @@ def outcome(scenario: Scenario) -> Outcome:
 class StandIn:
     """A runner that runs nothing: an outcome is known by the scenario's id; `hang` has none."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: RunOptions) -> None:
         self.folder = folder
+        self._options = options
 
     @classmethod
     @asynccontextmanager
     async def open(cls, _parts: Parts, options: RunOptions) -> AsyncIterator[StandIn]:
         """A stand-in with a real folder."""
-        yield cls(new_run_folder(options.results, options.seed))
+        yield cls(new_run_folder(options.results, options.seed), options)
 
     async def run(self, scenario: Scenario) -> Outcome:
         """The outcome that the id tells."""
+        self._options.progress(scenario.id, None)
         if scenario.id.endswith("hang"):
             await asyncio.Event().wait()
-        return outcome(scenario)
+        found = outcome(scenario)
+        self._options.progress(scenario.id, found)
+        return found
+
+    async def run_all(self, scenarios: Iterable[Scenario]) -> list[Outcome]:
+        """Their outcomes, one after the other."""
+        return [await self.run(scenario) for scenario in scenarios]

@@ -27,6 +27,8 @@ def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     monkeypatch.setattr(background, "Runner", StandIn)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # The folder is its own root: what lies above it is none of its business.
+    pytester.makeini("[pytest]\n")
     return pytester
 
 
