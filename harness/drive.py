@@ -83,7 +83,7 @@ class EnginePool:
         self._running.clear()
 
 
-class Instrument:
+class RunningInstrument:
     """A helper process and the harness's end of its control socket."""
 
     def __init__(self, control: HarnessControl, child: Child) -> None:
@@ -91,7 +91,7 @@ class Instrument:
         self.child = child
 
     @classmethod
-    async def start(cls, keeper: Keeper, module: str, folder: Path) -> Instrument:
+    async def start(cls, keeper: Keeper, module: str, folder: Path) -> RunningInstrument:
         """Starts `python -m module` with the other end of a socket pair."""
         ours, theirs = socket.socketpair()
         log = folder / f"{module.rpartition('.')[2]}.log"
@@ -187,11 +187,13 @@ class Drive:
 
     async def _start_helpers(
         self, stack: AsyncExitStack
-    ) -> tuple[Instrument, Instrument, RunningNode]:
+    ) -> tuple[RunningInstrument, RunningInstrument, RunningNode]:
         keeper, path = self._bench.keeper, self._folder.path
         async with asyncio.TaskGroup() as group:
-            relay_task = group.create_task(Instrument.start(keeper, "harness.relay", path))
-            sampler_task = group.create_task(Instrument.start(keeper, "harness.client", path))
+            relay_task = group.create_task(RunningInstrument.start(keeper, "harness.relay", path))
+            sampler_task = group.create_task(
+                RunningInstrument.start(keeper, "harness.client", path)
+            )
             engine_task = group.create_task(self._bench.engines.get(self._specs[-1]))
         relay, sampler = relay_task.result(), sampler_task.result()
         stack.push_async_callback(relay.stop)
@@ -202,7 +204,7 @@ class Drive:
         return relay, sampler, engine_task.result()
 
     async def _start_chain(
-        self, stack: AsyncExitStack, relay: Instrument, engine: RunningNode
+        self, stack: AsyncExitStack, relay: RunningInstrument, engine: RunningNode
     ) -> Chain:
         """From the engine outward, since each node must be told where the next one listens."""
         engine_hop = self._scenario.stack.engine_index
@@ -224,7 +226,7 @@ class Drive:
         chain.first_port = chain.proxies[0].ports["http"] if chain.proxies else port
         return chain
 
-    async def _listen(self, relay: Instrument, hop: int, node: RunningNode) -> int:
+    async def _listen(self, relay: RunningInstrument, hop: int, node: RunningNode) -> int:
         answer = await relay.control.call(
             "listen",
             hop={
@@ -236,7 +238,7 @@ class Drive:
         )
         return int(answer["port"])
 
-    async def _arm(self, relay: Instrument) -> None:
+    async def _arm(self, relay: RunningInstrument) -> None:
         injections = self._scenario.injections
         if not injections:
             return
@@ -251,7 +253,7 @@ class Drive:
         ]
         await relay.control.call("arm", injections=entries)
 
-    async def _configure(self, sampler: Instrument, chain: Chain) -> None:
+    async def _configure(self, sampler: RunningInstrument, chain: Chain) -> None:
         plans = [asdict(self._plan(key, chain)) for key in self._keys]
         await sampler.control.call(
             "configure",
@@ -279,7 +281,7 @@ class Drive:
             leave_after_ms=cancel.after_ms if cancel else 0,
         )
 
-    async def _drive(self, relay: Instrument, sampler: Instrument) -> None:
+    async def _drive(self, relay: RunningInstrument, sampler: RunningInstrument) -> None:
         await relay.control.send("go")
         await sampler.control.send("go")
         while (await sampler.control.receive())["kind"] != "over":

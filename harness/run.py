@@ -23,7 +23,6 @@ from harness.launch.sandbox import HostSandbox
 from harness.model import (
     Cause,
     Evidence,
-    Finding,
     Outcome,
     Recording,
     Scenario,
@@ -212,18 +211,13 @@ def prove(scenarios: Iterable[Scenario], outcomes: list[Outcome]) -> list[Outcom
     """Marks directives as proven where this run showed red with the line and green without it."""
     green = {o.scenario for o in outcomes if o.told is Told.AS_TOLD and not o.skipped}
     partners = {s.id: s.partner for s in scenarios}
-    return [
-        replace(o, findings=tuple(_proven(f) for f in o.findings))
-        if partners.get(o.scenario) in green and o.told is Told.AS_TOLD
-        else o
-        for o in outcomes
-    ]
 
+    def proven(outcome: Outcome) -> Outcome:
+        paired = partners.get(outcome.scenario) in green and outcome.told is Told.AS_TOLD
+        findings = (blame.prove(f, green_as_told=paired) for f in outcome.findings)
+        return replace(outcome, findings=tuple(findings))
 
-def _proven(finding: Finding) -> Finding:
-    if finding.verdict is Verdict.FAIL and finding.directive is not None:
-        return replace(finding, directive_proven=True)
-    return finding
+    return [proven(o) for o in outcomes]
 
 
 # ------------------------------------------------------------------------------------------- folder
