@@ -158,9 +158,8 @@ class ChaosSession:
 
 
 def _terminated(signum: int, _frame: FrameType | None) -> NoReturn:
-    """Ends the session in good order, as Ctrl-C does."""
-    name = signal.Signals(signum).name
-    pytest.exit(f"stopped by {name}", returncode=128 + signum)
+    """Ends the session in good order, as Ctrl-C does, with its exit code and its summary."""
+    pytest.exit(f"stopped by {signal.Signals(signum).name}")
 
 
 SESSION = pytest.StashKey[ChaosSession]()
