@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import secrets as entropy
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -160,7 +161,7 @@ class Papers:
             engine=options.engine,
             time_divisor=options.time_divisor,
             started_utc=self._started_utc,
-            command=" ".join(options.argv),
+            command=shlex.join(options.argv),
             versions=(*_versions(), *self._node_versions(outcomes)),
             outcomes=tuple(outcomes),
             folder=str(self.folder),
