@@ -1,7 +1,8 @@
-"""The catalogue of faults: one small module each, found by its name. A new fault is a new file here.
+"""The catalogue of faults: one small module each, found by its name. A new fault is a new file
+here.
 
-A module holds `NAME`, `LAYER`, `PARAMETERS` (name → default, the unit last in the name), `SOURCE`, and for the stream layer
-`stage(injection, number, connection, opened_ns)`.
+A module holds `NAME`, `LAYER`, `PARAMETERS` (name → default, the unit last in the name), `SOURCE`,
+and for the stream layer `stage(injection, number, connection, opened_ns)`.
 """
 
 from __future__ import annotations

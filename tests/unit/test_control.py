@@ -20,7 +20,11 @@ from harness.control import (
 )
 from harness.errors import HarnessError
 
-MESSAGES: list[Message] = [{"verb": "go"}, {"verb": "listen", "hop": {"number": 1}}, {"kind": "fired", "n": 2}]
+MESSAGES: list[Message] = [
+    {"verb": "go"},
+    {"verb": "listen", "hop": {"number": 1}},
+    {"kind": "fired", "n": 2},
+]
 
 
 @given(st.lists(st.integers(1, 40)))

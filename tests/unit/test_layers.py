@@ -246,9 +246,7 @@ def test_layers_with_a_forbidden_import_report_it(path: str, text: str, tmp_path
         ("tests/unit/test_all.py", "import harness.run, stacks.nginx.node, tests.unit.streams"),
     ],
 )
-def test_layers_with_an_allowed_import_report_nothing(
-    path: str, text: str, tmp_path: Path
-) -> None:
+def test_layers_with_an_allowed_import_report_nothing(path: str, text: str, tmp_path: Path) -> None:
     """Composition roots, a part's own modules and the tests import freely."""
     plant(tmp_path, path, text)
     assert violations(tmp_path) == []

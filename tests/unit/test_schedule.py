@@ -77,8 +77,7 @@ async def test_cancelled_while_waiting_leaves_the_schedule_usable(lock: Path) ->
 async def test_lock_of_the_machine_keeps_two_schedules_apart(lock: Path) -> None:
     """Another checkout's measuring waits for us, and we for it."""
     ours, theirs = Schedule(lock_path=lock), Schedule(lock_path=lock)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        async with ours.place(Load.SHAPE):
-            waiting = group.create_task(Crowd(theirs).run(Load.MEASURES))
-            await asyncio.sleep(0)
-            assert not waiting.done()
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group, ours.place(Load.SHAPE):
+        waiting = group.create_task(Crowd(theirs).run(Load.MEASURES))
+        await asyncio.sleep(0)
+        assert not waiting.done()

@@ -12,9 +12,7 @@ RUNNER = Path(__file__).parents[2] / "tools" / "stages.py"
 MAKEFILE = "setup good late:\n\t@echo in $@\nbad:\n\t@exit 3\n"
 
 
-def run(
-    folder: Path, *stages: str, makefile: str = MAKEFILE
-) -> tuple[int, list[str], list[str]]:
+def run(folder: Path, *stages: str, makefile: str = MAKEFILE) -> tuple[int, list[str], list[str]]:
     """Run stages on the Makefile; exit code, what they printed, and the lines of the table."""
     (folder / "Makefile").write_text(makefile, encoding="utf-8")
     argv = (sys.executable, str(RUNNER), *stages)

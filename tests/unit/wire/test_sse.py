@@ -26,7 +26,7 @@ def told(body: bytes) -> list[tuple[str, str, str]]:
 
 
 def reference(body: bytes) -> list[tuple[bool, str, str, str, int | None]]:
-    """WHATWG HTML §9.2.6, sentence by sentence, on the whole decoded text; comments as items too."""
+    """WHATWG HTML §9.2.6, sentence by sentence, on the whole text; comments as items too."""
     found: list[tuple[bool, str, str, str, int | None]] = []
     text = body.decode("utf-8", "replace").removeprefix("\ufeff")
     *lines, _ = re.split("\r\n|\r|\n", text)
@@ -90,7 +90,7 @@ def test_reader_of_any_stream_agrees_with_the_standard(body: bytes, places: list
 @given(body=STREAMS)
 @settings(max_examples=400, deadline=None)
 def test_reader_offsets_enclose_the_lines_they_name(body: bytes) -> None:
-    """Items lie in order, begin with their first line, and end just past a line-end byte."""
+    """Items lie in order, from their first line to just past the line end that made them whole."""
     last_end = 0
     for item in read([body])[0]:
         span = body[item.start_offset : item.end_offset]
@@ -98,6 +98,7 @@ def test_reader_offsets_enclose_the_lines_they_name(body: bytes) -> None:
         assert item.end_offset > last_end
         last_end = item.end_offset
         lines = re.split(rb"\r\n|\r|\n", span)
+        assert lines[-1 if item.comment else -2 :] == ([b""] if item.comment else [b"", b""])
         kept = [x for x in lines if x and (item.comment or not x.startswith(b":"))]
         assert b"\n".join(kept) == item.raw
 
@@ -124,7 +125,8 @@ def test_reader_cut_anywhere_in_two_gives_the_same_items(end: bytes) -> None:
             [("message", "YHOO\n+2\n10", "")],
         ),
         (
-            b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third\n\n",
+            b": test stream\n\ndata: first event\nid: 1\n\n"
+            b"data:second event\nid\n\ndata:  third\n\n",
             [
                 ("message", "first event", "1"),
                 ("message", "second event", ""),

@@ -1,0 +1,206 @@
+"""The process launcher with real nodes: small servers that are written for the test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.errors import PlanError, StackStartError
+from harness.launch.certificates import Certificates
+from harness.launch.process import ProcessLauncher, RunningNode
+from harness.launch.processes import Keeper
+from harness.launch.sandbox import HostSandbox
+from harness.model import NodeFile, NodeSpec, Readiness
+from tests.conditions import eventually
+
+MARK = "STREAMCHAOS_TEST_MARK"
+SERVER = """
+import http.server, os, signal, ssl, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print("probe", self.headers.get("X-Streamchaos-Probe"), flush=True)
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_): pass
+class Server(http.server.ThreadingHTTPServer):
+    allow_reuse_address = False
+server = Server(("@{listen}", @{port.http}), Handler)
+"""
+SERVE = "server.serve_forever()\n"
+DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+WORKERS = "for _ in range(3):\n    if not os.fork(): signal.pause()\n"
+TLS = """
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("@{tls_cert}", "@{tls_key}")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+"""
+
+
+def node(source: str = SERVER + SERVE, **changes: object) -> NodeSpec:
+    """A node that runs `source`, marked by its name."""
+    values: dict[str, object] = {
+        "name": "edge",
+        "kind": "test",
+        "version": "1",
+        "argv": (sys.executable, "-I", "-S", "@{dir}/node.py"),
+        "env": ((MARK, f"{os.getpid()}"),),
+        "files": (NodeFile(path="node.py", text=source),),
+        "readiness": Readiness(port="http", deadline_ms=10_000),
+        **changes,
+    }
+    return NodeSpec(**values)  # type: ignore[arg-type]
+
+
+def alive() -> list[int]:
+    """Pids of the live processes of this module's nodes."""
+    found = []
+    for process in psutil.process_iter(["environ", "status"]):
+        environ = process.info["environ"] or {}
+        zombie = process.info["status"] == psutil.STATUS_ZOMBIE
+        if environ.get(MARK) == str(os.getpid()) and not zombie:
+            found.append(process.pid)
+    return found
+
+
+@pytest.fixture
+async def keeper() -> AsyncIterator[Keeper]:
+    """A keeper of this test's own."""
+    async with Keeper() as running:
+        yield running
+
+
+@pytest.fixture
+def launcher(keeper: Keeper) -> ProcessLauncher:
+    """A launcher on this host's loopback."""
+    return ProcessLauncher(keeper, HostSandbox())
+
+
+async def start(
+    launcher: ProcessLauncher, spec: NodeSpec, folder: Path, tls: Certificates | None = None
+) -> RunningNode:
+    """The node, in front of nothing."""
+    return await launcher.start(spec, upstream="", tls=tls, folder=folder)
+
+
+async def test_start_server_is_ready_and_stops(launcher: ProcessLauncher, tmp_path: Path) -> None:
+    """A started node answers, its probes can be told from traffic, and stop leaves nothing."""
+    running = await start(launcher, node(), tmp_path)
+    assert running.exit_status is None
+    with socket.create_connection(("127.0.0.1", running.ports["http"])):
+        pass
+    said = (tmp_path / "stdout.log").read_text().splitlines()
+    assert said
+    assert set(said) == {"probe 1"}
+    await launcher.stop(running)
+    assert running.exit_status == -signal.SIGTERM
+    assert alive() == []
+
+
+async def test_start_over_tls_is_ready(launcher: ProcessLauncher, tmp_path: Path) -> None:
+    """A node that ends TLS is asked over TLS and trusted by the run's CA."""
+    spec = node(SERVER + TLS + SERVE, readiness=Readiness(port="http", tls=True))
+    running = await start(launcher, spec, tmp_path / "n", Certificates(tmp_path / "tls"))
+    await launcher.stop(running)
+    assert alive() == []
+
+
+async def test_start_several_at_once_have_their_own_ports(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """Nodes can be started side by side."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(start(launcher, node(), tmp_path / str(n))) for n in range(4)]
+    nodes = [task.result() for task in tasks]
+    assert len({n.ports["http"] for n in nodes}) == 4
+    for running in nodes:
+        await launcher.stop(running)
+    assert alive() == []
+
+
+async def test_start_early_exit_tells_code_and_last_lines(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """A node that ends at its start is an error with its name, exit code and last lines."""
+    source = "import sys\nfor n in range(40): print('line', n, file=sys.stderr)\nsys.exit(3)\n"
+    with pytest.raises(StackStartError) as caught:
+        await start(launcher, node(source), tmp_path)
+    text = str(caught.value)
+    assert "edge" in text
+    assert "exit code 3" in text
+    assert "line 39" in text
+    assert "line 24\n" not in text
+
+
+async def test_start_never_ready_tells_what_was_seen(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """A node that answers otherwise is an error with what the last probe saw, and is ended."""
+    spec = node(readiness=Readiness(port="http", status=204, deadline_ms=500))
+    with pytest.raises(StackStartError, match=r"not ready after 500 ms: status 200"):
+        await start(launcher, spec, tmp_path)
+    assert alive() == []
+
+
+async def test_start_missing_program_is_told(launcher: ProcessLauncher, tmp_path: Path) -> None:
+    """A binary that is not there is an error that names node and binary."""
+    with pytest.raises(StackStartError, match=r"edge.*no-such-program"):
+        await start(launcher, node(argv=("/no-such-program",)), tmp_path)
+
+
+async def test_start_unknown_placeholder_starts_nothing(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """A placeholder that nobody knows is found before anything runs."""
+    with pytest.raises(PlanError, match=r"@\{port\.admin\}"):
+        await start(launcher, node(argv=("x", "@{port.admin}")), tmp_path)
+    assert alive() == []
+
+
+async def test_start_cancelled_leaves_nothing(launcher: ProcessLauncher, tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a start ends what was started."""
+    spec = node("import signal; open('up', 'w').close(); signal.pause()\n")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(start(launcher, spec, tmp_path))
+        await eventually((tmp_path / "up").exists)
+        task.cancel()
+    assert alive() == []
+
+
+async def test_stop_deaf_node_is_killed(launcher: ProcessLauncher, tmp_path: Path) -> None:
+    """A node that ignores its stop signal is killed after its grace."""
+    running = await start(launcher, node(SERVER + DEAF + SERVE, stop_grace_ms=100), tmp_path)
+    await launcher.stop(running)
+    assert running.exit_status == -signal.SIGKILL
+    assert alive() == []
+
+
+async def test_stop_killed_master_takes_its_workers_along(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """Workers that outlive a killed master hold the port until stop, and not after it."""
+    running = await start(launcher, node(SERVER + WORKERS + SERVE), tmp_path)
+    await launcher.signal(running, "SIGKILL")
+    await running.child.exited
+    assert len(alive()) == 3
+    await launcher.stop(running)
+    assert alive() == []
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", running.ports["http"]))
+
+
+async def test_reload_kind_without_one_is_refused(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """A node that cannot reload says so."""
+    running = await start(launcher, node(), tmp_path)
+    with pytest.raises(PlanError, match="no reload"):
+        await launcher.reload(running)
+    await launcher.stop(running)
