@@ -251,6 +251,19 @@ def test_response_reader_eof_within_a_body_ends_it(wire: bytes, end: End) -> Non
     assert reader.feed(OK + b"\r\n") == []
 
 
+def test_reader_in_message_from_its_first_byte_to_its_end() -> None:
+    """A message has begun with its first byte, and is over with its last."""
+    wire = CHUNKED + b"2\r\nab\r\n0\r\n\r\n"
+    for one_message in (False, True):
+        reader = ResponseReader(one_message=one_message)
+        assert not reader.in_message
+        for byte in bytewise(wire[:-1]):
+            reader.feed(byte)
+            assert reader.in_message
+        reader.feed(wire[-1:])
+        assert not reader.in_message
+
+
 @pytest.mark.parametrize("wire", [b"", b"\r\n", b"\r", OK + b"Content-Length: 0\r\n\r\n\r\n"])
 def test_response_reader_eof_between_messages_is_silent(wire: bytes) -> None:
     """A connection that closes where no message is begun has nothing wrong with it."""

@@ -69,7 +69,7 @@ TOKENS = (
         b"\xff",
         b"\xe2\x82",
         "€".encode(),
-        b"foo: ",
+        *(b"foo: ", b"data: y\n\n", b"\n\ndata: z\n\n", b"data: c\r\n\r\n"),
     ),
 )
 STREAMS = st.lists(st.sampled_from(TOKENS) | st.binary(max_size=4), max_size=40).map(b"".join)
@@ -101,6 +101,25 @@ def test_reader_offsets_enclose_the_lines_they_name(body: bytes) -> None:
         assert lines[-1 if item.comment else -2 :] == ([b""] if item.comment else [b"", b""])
         kept = [x for x in lines if x and (item.comment or not x.startswith(b":"))]
         assert b"\n".join(kept) == item.raw
+
+
+@pytest.mark.parametrize(
+    ("body", "spans"),
+    [
+        (b"data: a\n\ndata: b\n\n", [(0, 9), (9, 18)]),
+        (b"data: a\r\rdata: b\r\r", [(0, 9), (9, 18)]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [(0, 10), (11, 21)]),
+        (b"\xef\xbb\xbfdata: a\n\n\n: b\r\n", [(3, 12), (13, 17)]),
+        (b"event: e\ndata:a\n\nid: 1\n\ndata: b\n\n", [(0, 17), (24, 33)]),
+    ],
+    ids=["lf", "cr", "crlf", "bom", "fields"],
+)
+def test_reader_of_a_known_stream_gives_known_offsets(
+    body: bytes, spans: list[tuple[int, int]]
+) -> None:
+    """An item ends just past the first byte of its last line end: behind the CR of a CRLF."""
+    for pieces in ([body], bytewise(body)):
+        assert [(e.start_offset, e.end_offset) for e in read(pieces)[0]] == spans
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"], ids=["lf", "cr", "crlf"])

@@ -1,0 +1,52 @@
+"""What an attempt works with: keys, names, the engine's log."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import msgspec
+
+from harness.drive import node_names, read_ledger, settled, stream_keys
+from harness.launch.process import RunningNode
+from harness.model import Lane, LedgerEntry, Node, Scenario, Stack, Workload
+
+
+def scenario(*nodes: Node) -> Scenario:
+    stack = Stack(id="s", nodes=(*nodes, Node(kind="reference")))
+    return Scenario(id="a/b", title="t", stack=stack, workload=Workload(lanes=(Lane.AA, Lane.AA)))
+
+
+def entry(what: str, request: str = "r1", key: str = "") -> LedgerEntry:
+    return LedgerEntry(at_ns=1, what=what, key=key, request=request)
+
+
+def test_nodes_are_named_by_kind_and_numbered_where_it_stands_twice() -> None:
+    """A name of its own wins."""
+    one, two = Node(kind="nginx"), Node(kind="nginx", name="edge")
+    assert node_names(scenario(one)) == ["nginx", "reference"]
+    assert node_names(scenario(one, one)) == ["nginx-1", "nginx-2", "reference"]
+    assert node_names(scenario(two, one)) == ["edge", "nginx-2", "reference"]
+
+
+def test_each_lane_gets_a_key_in_its_order() -> None:
+    """The n-th started stream has the number n."""
+    keys = list(stream_keys("r", scenario()))
+    assert [str(k) for k in keys] == ["r.a_b.aa.0", "r.a_b.aa.1"]
+
+
+def test_ledger_of_a_shared_engine_is_read_by_key() -> None:
+    """Other scenarios' lines, and half a line, are left out."""
+    keys = list(stream_keys("r", scenario()))
+    lines = [entry("received", key=str(keys[0])), entry("received", key="somebody")]
+    log = "\n".join(msgspec.json.encode(line).decode() for line in lines) + '\n{"at_ns": 1, "wh'
+    node = cast("RunningNode", SimpleNamespace(read_log=lambda _role: log))
+    assert read_ledger(node, keys) == (lines[0],)
+
+
+def test_engine_has_settled_when_each_request_gave_its_blocks_back() -> None:
+    """None received is not settled: the log may be on its way."""
+    assert not settled(())
+    assert not settled((entry("received"), entry("finished")))
+    assert not settled((entry("received"), entry("freed"), entry("received", "r2")))
+    assert settled((entry("received"), entry("freed")))
