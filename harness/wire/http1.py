@@ -124,7 +124,9 @@ class _Reader:
     @property
     def in_message(self) -> bool:
         """Whether a message has begun and is not over."""
-        return self._state is not _Reader._in_start_line or bool(self._buffer)
+        if self._state is _Reader._in_start_line:
+            return bool(self._buffer)
+        return self._state is not _Reader._behind
 
     @property
     def leftover(self) -> bytes:
