@@ -16,7 +16,7 @@ import msgspec
 from harness import witness
 from harness.client.plan import StreamPlan
 from harness.control import HarnessControl
-from harness.errors import HarnessError
+from harness.errors import HarnessError, StackError
 from harness.launch.certificates import Certificates
 from harness.launch.process import ProcessLauncher, RunningNode
 from harness.launch.processes import Child, Keeper
@@ -62,11 +62,14 @@ class EnginePool:
         self._launcher = launcher
         self._folder = folder
         self._running: dict[NodeSpec, asyncio.Task[RunningNode]] = {}
+        self._started = 0
 
     async def get(self, spec: NodeSpec) -> RunningNode:
         """The running engine of this specification, started if need be."""
-        if spec not in self._running:
-            folder = self._folder / f"engine-{len(self._running)}"
+        known = self._running.get(spec)
+        if known is None or _has_ended(known):
+            self._started += 1
+            folder = self._folder / f"engine-{self._started}"
             start = self._launcher.start(spec, upstream="", tls=None, folder=folder)
             self._running[spec] = asyncio.get_running_loop().create_task(start)
         return await asyncio.shield(self._running[spec])
@@ -83,6 +86,13 @@ class EnginePool:
         self._running.clear()
 
 
+def _has_ended(start: asyncio.Task[RunningNode]) -> bool:
+    """A start that failed may be tried again; an engine that died serves nobody."""
+    if not start.done():
+        return False
+    return start.cancelled() or bool(start.exception()) or start.result().exit_status is not None
+
+
 class RunningInstrument:
     """A helper process and the harness's end of its control socket."""
 
@@ -95,25 +105,53 @@ class RunningInstrument:
         """Starts `python -m module` with the other end of a socket pair."""
         ours, theirs = socket.socketpair()
         log = folder / f"{module.rpartition('.')[2]}.log"
-        child = await keeper.spawn(
-            (sys.executable, "-m", module),
-            env={"PYTHONPATH": str(ROOT)},
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-            control=theirs,
-        )
-        theirs.close()
-        return cls(await HarnessControl.open(ours, f"{module} (see {log})"), child)
+        control = await HarnessControl.open(ours, f"{module} (see {log})")
+        try:
+            with theirs:
+                child = await keeper.spawn(
+                    (sys.executable, "-m", module),
+                    env={"PYTHONPATH": str(ROOT)},
+                    cwd=folder,
+                    stdout=log,
+                    stderr=log,
+                    control=theirs,
+                )
+        except BaseException:
+            control.close()
+            raise
+        return cls(control, child)
 
     async def stop(self) -> None:
-        """Lets it close its trace, within STOP_S."""
-        with suppress(HarnessError, TimeoutError, ConnectionError):
+        """Lets it close its trace.
+
+        Raises:
+            HarnessError: it cannot, or not within STOP_S: what it recorded is not whole.
+        """
+        try:
             async with asyncio.timeout(STOP_S):
                 await self.control.send("stop")
-                while (await self.control.receive())["kind"] != "done":
-                    pass
-        self.control.close()
+                await self.until("done")
+        except TimeoutError:
+            raise HarnessError("does not stop", where=self.control.name) from None
+        finally:
+            self.control.close()
+
+    async def until(self, kind: str) -> None:
+        """Reads notices up to one of this kind.
+
+        Raises:
+            HarnessError: it failed, or is gone.
+        """
+        while (await self.control.receive())["kind"] != kind:
+            pass
+
+    async def leave(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stops it at the end of a run; its own trouble counts only where there is no other."""
+        try:
+            await self.stop()
+        except HarnessError:
+            if kind is None:
+                raise
 
 
 @dataclass(slots=True)
@@ -182,26 +220,30 @@ class Drive:
                 await self._drive(relay, sampler)
                 await self._drain(chain)
                 await self._witness(chain, witness.poke_and_sample)
+                require_ours_alive(chain)
         finally:
             self._collect(chain)
 
     async def _start_helpers(
         self, stack: AsyncExitStack
     ) -> tuple[RunningInstrument, RunningInstrument, RunningNode]:
-        keeper, path = self._bench.keeper, self._folder.path
+        path = self._folder.path
         async with asyncio.TaskGroup() as group:
-            relay_task = group.create_task(RunningInstrument.start(keeper, "harness.relay", path))
-            sampler_task = group.create_task(
-                RunningInstrument.start(keeper, "harness.client", path)
-            )
+            relay_task = group.create_task(self._instrument(stack, "harness.relay"))
+            sampler_task = group.create_task(self._instrument(stack, "harness.client"))
             engine_task = group.create_task(self._bench.engines.get(self._specs[-1]))
         relay, sampler = relay_task.result(), sampler_task.result()
-        stack.push_async_callback(relay.stop)
-        stack.push_async_callback(sampler.stop)
         await relay.control.call(
             "configure", folder=str(path), secrets=list(self._bench.parts.secrets)
         )
         return relay, sampler, engine_task.result()
+
+    async def _instrument(self, stack: AsyncExitStack, module: str) -> RunningInstrument:
+        """Started, and sure to be stopped, whatever becomes of those that start beside it."""
+        keeper, path = self._bench.keeper, self._folder.path
+        instrument = await RunningInstrument.start(keeper, module, path)
+        stack.push_async_exit(instrument.leave)
+        return instrument
 
     async def _start_chain(
         self, stack: AsyncExitStack, relay: RunningInstrument, engine: RunningNode
@@ -282,10 +324,13 @@ class Drive:
         )
 
     async def _drive(self, relay: RunningInstrument, sampler: RunningInstrument) -> None:
+        """Until the last stream is over. A relay that fails ends it: no stack did that."""
         await relay.control.send("go")
         await sampler.control.send("go")
-        while (await sampler.control.receive())["kind"] != "over":
-            pass
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(relay.until("done"))
+            await sampler.until("over")
+            watching.cancel()
 
     async def _drain(self, chain: Chain) -> None:
         """Waits until the engine has told the end of each stream that it got, at most DRAIN_S."""
@@ -339,6 +384,18 @@ class Drive:
             errors=self._bench.parts.read_errors(spec, node.read_log("error")),
             exited=node.exit_status,
         )
+
+
+def require_ours_alive(chain: Chain) -> None:
+    """What a proxy does wrong is data; a program of ours must not end in the middle of a run.
+
+    Raises:
+        StackError: it did, with what it said last.
+    """
+    for node in (*chain.proxies, chain.engine):
+        if node.spec.ours and node.exit_status is not None:
+            what = f"ended during the run (exit code {node.exit_status})"
+            raise StackError(what, where=node.name, todo=f"its last lines:\n{node.tail()}")
 
 
 def node_names(scenario: Scenario) -> list[str]:

@@ -56,10 +56,12 @@ class Instrument:
         self.reactor.every(FLUSH_EVERY_NS, self._tick)
         self.reactor.run()
         self.abandon()
+        self.reactor.close()
         if hasattr(self, "trace"):
             self.trace.event("self_check", self._self_check())
             self.trace.close()
-        self.control.send("done")
+        if not self._tell_refusal():
+            self.control.send("done")
 
     def _self_check(self) -> dict[str, int]:
         lateness = self.reactor.lateness_ns
@@ -75,13 +77,19 @@ class Instrument:
         if not hasattr(self, "trace"):
             return
         self.trace.flush()
-        if self.trace.failed:
-            self.control.send(
-                "failed",
-                what=f"the trace cannot be written: {self.trace.failed}",
-                todo="free space on the disk that holds the results, or name another folder",
-            )
+        if self._tell_refusal():
             self.reactor.stop()
+
+    def _tell_refusal(self) -> bool:
+        """Whether the disk has refused the trace; the harness is told so."""
+        if not hasattr(self, "trace") or not self.trace.failed:
+            return False
+        self.control.send(
+            "failed",
+            what=f"the trace cannot be written: {self.trace.failed}",
+            todo="free space on the disk that holds the results, or name another folder",
+        )
+        return True
 
     def _on_control(self) -> None:
         messages = self.control.receive()

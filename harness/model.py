@@ -211,6 +211,8 @@ class Readiness:
 class NodeSpec:
     """How to run one node, as data. Both launchers execute it.
 
+    `ours` marks a program of this project: that it ends by itself is our failure, not the stack's.
+
     Texts (argv, env values, files) hold placeholders that the launcher fills in when ports are
     known: `@{dir}` the node's own writable folder · `@{port.NAME}` a port of this node ·
     `@{listen}` the address to bind · `@{upstream}` host:port of the next hop toward the engine ·
@@ -236,6 +238,7 @@ class NodeSpec:
     image: str = ""
     timer_grain_ms: int = 1
     directives: tuple[Directive, ...] = ()
+    ours: bool = False
 
     def log_path(self, role: str) -> str | None:
         """Path below the node's folder of the log with this role (`access`, `error`, `engine`), or

@@ -99,6 +99,9 @@ class Reactor:
                 if handler is not None:
                     handler(events)
             self._run_timers()
+
+    def close(self) -> None:
+        """Gives the poll's descriptor back, once nothing is added or removed any more."""
         self._epoll.close()
 
     def stop(self) -> None:

@@ -58,6 +58,7 @@ def engine_spec(name: str, settings: EngineSettings) -> NodeSpec:
     return NodeSpec(
         name=name,
         kind="reference",
+        ours=True,
         version=VERSION,
         argv=(*module, "--config", "@{dir}/engine.json"),
         env=(("PYTHONPATH", str(_ROOT)),),
