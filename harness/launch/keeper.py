@@ -27,6 +27,7 @@ LENGTH = struct.Struct("<I")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 CONTROL_FD = 3
+CHILD_VARIABLE = "STREAMCHAOS_CHILD"
 HIGH_FD = 200
 FD_MAX = 1 << 16
 SWEEPS_MAX = 2_000
@@ -87,6 +88,7 @@ class Keeper:
         self.outgoing = bytearray()
         self.folders: list[str] = []
         self.groups: dict[int, set[int]] = {}
+        self.marks: dict[int, str] = {}
         self.wake_read, self.wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.ended = False
 
@@ -95,6 +97,16 @@ class Keeper:
         signal.set_wakeup_fd(self.wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.socket.setblocking(False)
+        try:
+            self.serve()
+        finally:
+            # Also where a request was our undoing: orphans of a dead master die by no other hand.
+            self.sweep()
+            for folder in self.folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def serve(self) -> None:
+        """One round per thing that happens."""
         while not self.ended:
             writing = [self.socket] if self.outgoing else []
             timeout = TICK_S if self.groups else None
@@ -108,9 +120,6 @@ class Keeper:
             if writable:
                 self.flush()
             self.check_trees()
-        self.sweep()
-        for folder in self.folders:
-            shutil.rmtree(folder, ignore_errors=True)
 
     # ------------------------------------------------------------------------------------- messages
 
@@ -175,6 +184,8 @@ class Keeper:
         closes."""
         control = self.fds.pop(0) if message.get("control") else -1
         said_read, said_write = os.pipe2(os.O_CLOEXEC)
+        mark = f"{os.getpid()}.{message['id']}"
+        message["env"] = {**message["env"], CHILD_VARIABLE: mark}
         pid = os.fork()
         if pid == 0:
             self.become(message, control, said_write)
@@ -187,6 +198,7 @@ class Keeper:
             os.waitpid(pid, 0)
             self.send("spawn_failed", id=message["id"], error=error)
         else:
+            self.marks[pid] = f"{CHILD_VARIABLE}={mark}"
             self.send("spawned", id=message["id"], pid=pid)
 
     def become(self, message: Message, control: int, said: int) -> None:
@@ -207,6 +219,8 @@ class Keeper:
             os.execvpe(message["argv"][0], message["argv"], environment)
         except OSError as error:
             os.write(said, f"{error.strerror}: {error.filename or message['argv'][0]}".encode())
+        except ValueError as error:
+            os.write(said, f"{error}: {message['argv'][0]}".encode())
         finally:
             os._exit(127)
 
@@ -243,14 +257,14 @@ class Keeper:
         """Goes on killing trees until nothing of them is left.
 
         A tree is what hung below the process when the order came, what has come since, and whoever
-        shares its session: orphans are re-parented to us and keep it.
+        shares its session or bears its mark: orphans are re-parented to us and keep both.
         """
         if not self.groups:
             return
         alive = descendants(os.getpid())
         for root, known in list(self.groups.items()):
-            sessions = {root}
-            mine = [p for p in alive if p in known or session_of(p) in sessions]
+            mark = self.marks.get(root, "")
+            mine = [p for p in alive if p in known or session_of(p) == root or bears(p, mark)]
             for pid in list(mine):
                 mine += [p for p in descendants(pid) if p not in mine]
             known.update(mine)
@@ -279,6 +293,15 @@ def session_of(pid: int) -> int:
         return os.getsid(pid)
     except ProcessLookupError:
         return 0
+
+
+def bears(pid: int, mark: str) -> bool:
+    """Whether the mark stands in the environment that the process was started with."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return bool(mark) and mark.encode() in environment.split(b"\0")
 
 
 def main() -> None:

@@ -116,8 +116,10 @@ class ProcessLauncher:
         """
         version = await self._version(spec)
         for _ in range(START_TRIES - 1):
-            with suppress(PortTakenError):
+            try:
                 return await self._start_once(spec, version, upstream, tls, folder)
+            except PortTakenError:
+                _forget_logs(spec, folder)
         return await self._start_once(spec, version, upstream, tls, folder)
 
     async def _start_once(
@@ -217,6 +219,13 @@ class ProcessLauncher:
     async def signal(self, node: RunningNode, name: str) -> None:
         """Sends a signal by its name."""
         await self._keeper.signal(node.pid, signal.Signals[name])
+
+
+def _forget_logs(spec: NodeSpec, folder: Path) -> None:
+    """What a try said of its taken port must not be read as said by the next."""
+    for name in ("stderr.log", spec.log_path("error")):
+        if name:
+            (folder / name).unlink(missing_ok=True)
 
 
 def _write_files(spec: NodeSpec, values: Mapping[str, str], folder: Path) -> None:

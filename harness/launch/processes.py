@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -97,7 +98,13 @@ class Keeper:
             "control": control is not None,
         }
         await self._send(message, control)
-        return await waiting
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            # The order is on its way: nobody else will know of this child.
+            with suppress(HarnessError):
+                await self.kill_tree((await waiting).pid)
+            raise
 
     async def signal(self, pid: int, number: signal.Signals) -> None:
         """Signals one of ours; nobody else, and nothing where it has ended."""
@@ -130,9 +137,14 @@ class Keeper:
     async def _read(self) -> None:
         reader = MessageReader()
         loop = asyncio.get_running_loop()
-        while data := await loop.sock_recv(self._socket, 1 << 16):
-            for notice in reader.feed(data):
-                self._on_notice(notice)
+        # A keeper that is killed with orders unread resets the socket.
+        with suppress(ConnectionError):
+            while data := await loop.sock_recv(self._socket, 1 << 16):
+                for notice in reader.feed(data):
+                    self._on_notice(notice)
+        # Children die with their keeper, and nobody is left to tell how.
+        for child in self._children.values():
+            child.exited.set_result(-signal.SIGKILL)
         lost = HarnessError("ended without being told to", where="keeper")
         waiting: list[asyncio.Future[Any]] = [*self._spawning.values(), *self._trees.values()]
         for future in waiting:

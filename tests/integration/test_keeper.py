@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ import pytest
 
 from harness.errors import HarnessError, StackStartError
 from harness.launch.processes import Child, Keeper
-from tests.conditions import eventually, until
+from tests.conditions import DEADLINE_S, eventually, until
 
 ROOT = Path(__file__).parents[2]
 MARK = "STREAMCHAOS_TEST_MARK"
@@ -235,3 +236,46 @@ async def test_kill_tree_forking_child_leaves_nothing(keeper: Keeper, tmp_path: 
     assert len(marked(mark)) == 3
     await keeper.kill_tree(child.pid)
     assert marked(mark) == []
+
+
+async def test_kill_tree_daemon_of_another_session_is_ended(keeper: Keeper, tmp_path: Path) -> None:
+    """A daemon that left the session before its master died is ended with the tree."""
+    mark = f"{os.getpid()}-daemon"
+    place = tmp_path / "daemon"
+    child = await started(keeper, tmp_path, DAEMON, str(place), env={MARK: mark})
+    await eventually(lambda: place.exists() and place.read_text())
+    await keeper.signal(child.pid, signal.SIGKILL)
+    await child.exited
+    await keeper.kill_tree(child.pid)
+    assert marked(mark) == []
+
+
+async def test_keeper_itself_killed_tells_who_waits(tmp_path: Path) -> None:
+    """Who waits for a child learns of its end when the keeper is killed."""
+    async with Keeper() as keeper:
+        child = await started(keeper, tmp_path, SLEEPER)
+        os.kill(psutil.Process(child.pid).ppid(), signal.SIGKILL)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await child.exited == -signal.SIGKILL
+
+
+async def test_keeper_undone_by_a_request_ends_all_the_same(tmp_path: Path) -> None:
+    """A keeper that fails ends the workers of its children too."""
+    source = (
+        "import os, signal\n"
+        "if not os.fork():\n"
+        "    open('ready', 'w').close(); signal.pause()\n"
+        "signal.pause()"
+    )
+    mark = f"{os.getpid()}-undone"
+    async with Keeper() as keeper:
+        await started(keeper, tmp_path, source, env={MARK: mark})
+        await eventually((tmp_path / "ready").exists)
+        await keeper._send({"nonsense": 1})
+        await eventually(lambda: not marked(mark))
+
+
+async def test_spawn_argument_with_nul_is_told(keeper: Keeper, tmp_path: Path) -> None:
+    """What execve cannot take is an error of that spawn, not an exit code."""
+    with pytest.raises(StackStartError, match="null"):
+        await started(keeper, tmp_path, "x\0y")

@@ -7,7 +7,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psutil
@@ -68,6 +71,40 @@ def alive() -> list[int]:
         if environ.get(MARK) == str(os.getpid()) and not zombie:
             found.append(process.pid)
     return found
+
+
+class FirstPick(HostSandbox):
+    """A sandbox whose first port is `taken`."""
+
+    def __init__(self, taken: int) -> None:
+        super().__init__()
+        self._taken = [taken]
+
+    def free_port(self) -> int:
+        """The taken one, then free ones."""
+        return self._taken.pop() if self._taken else super().free_port()
+
+
+@contextmanager
+def foreign_server() -> Iterator[int]:
+    """The port of a server of somebody else's that answers 200 to everything."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -164,6 +201,28 @@ async def test_start_unknown_placeholder_starts_nothing(
     assert alive() == []
 
 
+async def test_start_port_taken_is_tried_again(keeper: Keeper, tmp_path: Path) -> None:
+    """A port that somebody holds costs another try, not the run."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = holder.getsockname()[1]
+        launcher = ProcessLauncher(keeper, FirstPick(taken))
+        running = await start(launcher, node(), tmp_path)
+        assert running.ports["http"] != taken
+        await launcher.stop(running)
+    assert alive() == []
+
+
+async def test_start_foreign_server_is_not_taken_for_the_node(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    """Somebody else's 200 on the picked port does not make the node ready."""
+    with foreign_server() as taken:
+        launcher = ProcessLauncher(keeper, FirstPick(taken))
+        running = await start(launcher, node(), tmp_path)
+        assert running.ports["http"] != taken
+        await launcher.stop(running)
+
+
 async def test_start_cancelled_leaves_nothing(launcher: ProcessLauncher, tmp_path: Path) -> None:
     """Ctrl-C in the middle of a start ends what was started."""
     spec = node("import signal; open('up', 'w').close(); signal.pause()\n")
@@ -171,6 +230,25 @@ async def test_start_cancelled_leaves_nothing(launcher: ProcessLauncher, tmp_pat
         task = group.create_task(start(launcher, spec, tmp_path))
         await eventually((tmp_path / "up").exists)
         task.cancel()
+    assert alive() == []
+
+
+async def test_start_cancelled_at_its_spawn_leaves_nothing(
+    keeper: Keeper, launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """A start that is given up before its pid is known does not leave the process behind."""
+    spec = node("import signal; open('up', 'w').close(); signal.pause()\n")
+    (parent,) = (p for p in psutil.Process().children() if "keeper.py" in " ".join(p.cmdline()))
+    parent.suspend()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(start(launcher, spec, tmp_path))
+        await eventually((tmp_path / "node.py").exists)
+        task.cancel()
+        parent.resume()
+    # Spawns are done in order: once this one has ended, the one given up has been done.
+    null = Path(os.devnull)
+    last = await keeper.spawn(["true"], env={}, cwd=tmp_path, stdout=null, stderr=null)
+    assert await last.exited == 0
     assert alive() == []
 
 
