@@ -172,6 +172,13 @@ def test_response_reader_head_size_counts_to_the_blank_line() -> None:
     assert head.size_bytes == len(OK + b"A: b\n\r\n")
 
 
+def test_response_reader_empty_line_before_a_head_that_stops_at_cr_is_skipped() -> None:
+    """A line end at the very start is one, whatever byte the read ends with."""
+    head, end = read(ResponseReader(), [b"\nHTTP/1.1 204 x\r", b"\n\r\n"])
+    assert isinstance(head, Head)
+    assert (head.status, end) == (204, End(Framing.NONE, True))
+
+
 def test_response_reader_interim_heads_come_before_the_final_one() -> None:
     """1xx heads are told apart and use up neither a method nor a body (RFC 9110 §15.2)."""
     wire = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nA: b\r\n\r\n" + OK + b"\r\n"
@@ -225,7 +232,8 @@ def test_response_reader_both_framings_told_takes_chunked_and_notes_it() -> None
     assert isinstance(head, Head)
     assert "overrides" in head.note
     assert (body, end) == (Body(b"a"), End(Framing.CHUNKED, True, True))
-    assert [h.note for h in response(CHUNKED) if isinstance(h, Head)] == [""]
+    for alone in (CHUNKED, OK + b"Content-Length: 1\r\n\r\n"):
+        assert [h.note for h in response(alone) if isinstance(h, Head)] == [""]
 
 
 @pytest.mark.parametrize(

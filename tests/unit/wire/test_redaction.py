@@ -51,6 +51,23 @@ def test_redactor_of_a_request_masks_values_and_nothing_else() -> None:
         assert masked(pieces) == REDACTED
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"Cookie: a", b"Cookie: *"),
+        (b"x\rcookie: a\rb: c", b"x\rcookie: *\rb: c"),
+        (b"x\n\rapi-key:a", b"x\n\rapi-key:*"),
+        (b"cookie: a\n b", b"cookie: *\n b"),
+        (b"x cookie: a", b"x cookie: a"),
+    ],
+    ids=["first-line", "bare-cr", "lf-cr", "folded", "mid-line"],
+)
+def test_redactor_of_a_line_start_takes_any_line_end(data: bytes, expected: bytes) -> None:
+    """A line begins at the connection's first byte and behind each CR and LF."""
+    assert masked([data]) == expected
+    assert masked(bytewise(data)) == expected
+
+
 TOKENS = (
     *(b"authorization", b"Set-Cookie", b"cookie", b"X-API-KEY", b"api-key", b"proxy-", b"auth"),
     *(b":", b" ", b"\t", b"\r", b"\n", b"\r\n", b"x", b"*", b"x-"),
