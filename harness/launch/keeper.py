@@ -32,6 +32,7 @@ HIGH_FD = 200
 FD_MAX = 1 << 16
 SWEEPS_MAX = 2_000
 TICK_S = 0.005
+UNTOUCHABLE = {signal.SIGKILL, signal.SIGSTOP}
 
 Message = dict[str, Any]
 
@@ -206,7 +207,7 @@ class Keeper:
         try:
             os.setsid()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            for number in signal.valid_signals() - UNTOUCHABLE:
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(message["cwd"])
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
