@@ -1,16 +1,20 @@
 """One connection through the relay: two sockets, two directions, each with its chain of stages.
 
 What is not taken by the kernel at once is kept, and while something is kept that direction is not
-read: that is the whole flow control. A FIN is passed on as a FIN (half-close), a RST as a RST.
+read: that is the whole flow control. A FIN is passed on as a FIN (half-close), a RST as a RST. Like
+TCP's own (RFC 9293 §3.5.3), a RST does not wait for what is still queued.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import select
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from harness.arrival import Arrival
 from harness.clock import now_ns
 from harness.link.stage import Abort, Chain, Command, Data, Eof, Event, Fire, Wake
 from harness.reactor import BROKEN, READABLE, WRITABLE
@@ -20,13 +24,17 @@ if TYPE_CHECKING:
     from harness.relay.relay import Relay
 
 NAMES = ("toward_origin", "toward_client")
+CONNECTING = (errno.EINPROGRESS, errno.EALREADY)
+CONNECTED = (0, errno.EISCONN)
+UNWATCHED = -1
 
 
 class Pump:
-    """One direction: reads `source`, passes the chain, writes `sink`."""
+    """One direction: reads `source`, passes the chain, writes `sink`. What arrives first arrived no
+    earlier than `floor_ns`."""
 
     __slots__ = (
-        "_floor_ns",
+        "arrival",
         "chain",
         "connection",
         "direction",
@@ -45,17 +53,18 @@ class Pump:
         source: socket.socket,
         sink: socket.socket,
         chain: Chain,
+        floor_ns: int,
     ) -> None:
         self.connection = connection
         self.direction = direction
         self.source = source
         self.sink = sink
         self.chain = chain
+        self.arrival = Arrival(connection.relay.reactor, floor_ns)
         self.kept = bytearray()
         self.read_end = False
         self.eof_wanted = False
         self.eof_sent = False
-        self._floor_ns = 0
 
     def on_readable(self) -> None:
         """Takes what is there and sends it on."""
@@ -65,8 +74,7 @@ class Pump:
         except BlockingIOError:
             return
         except OSError as error:
-            self.connection.note("reset", direction=NAMES[self.direction], detail=error.strerror)
-            self.push(Abort())
+            self._on_reset(str(error.strerror))
             return
         if not data:
             self.read_end = True
@@ -74,20 +82,23 @@ class Pump:
             self.push(Eof())
             return
         user_ns = now_ns()
-        kernel_ns = relay.clock.to_monotonic_ns(kernel_realtime_ns) if kernel_realtime_ns else 0
-        earliest_ns = self._floor_ns or relay.reactor.previous_poll_entry_ns
+        earliest_ns = self.arrival.earliest_ns
+        self.arrival.taken(user_ns, drained=len(data) < READ_BYTES)
         self.push(Data(data))
+        kernel_ns = relay.kernel_ns(kernel_realtime_ns, earliest_ns, user_ns)
         relay.trace.read(
             self.connection.number, self.direction, user_ns, kernel_ns, earliest_ns, data
         )
-        self._floor_ns = self._next_floor_ns(earliest_ns, len(data))
 
-    def _next_floor_ns(self, earliest_ns: int, size: int) -> int:
-        """What bounds the next read where the last poll does not: bytes that were left, or a pause
-        in reading."""
-        if size == READ_BYTES:
-            return earliest_ns
-        return self.connection.relay.reactor.poll_entry_ns if self.kept else 0
+    def on_error(self) -> None:
+        """The source broke while it was not read."""
+        code = self.source.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._on_reset(os.strerror(code))
+
+    def _on_reset(self, detail: str) -> None:
+        self.connection.note("reset", direction=NAMES[self.direction], detail=detail)
+        self.push(Abort())
 
     def push(self, event: Event) -> None:
         """Sends an event through the chain and performs what comes out."""
@@ -130,15 +141,16 @@ class Pump:
         except BlockingIOError:
             return 0
         except OSError as error:
-            self.connection.note(
-                "write_failed", direction=NAMES[self.direction], detail=error.strerror
-            )
-            self.connection.abort()
+            self._on_write_failed(error)
             return len(data)
         self.connection.relay.trace.write(
             self.connection.number, self.direction, before_ns, now_ns(), sent
         )
         return sent
+
+    def _on_write_failed(self, error: OSError) -> None:
+        self.connection.note("write_failed", direction=NAMES[self.direction], detail=error.strerror)
+        self.connection.abort()
 
     def on_writable(self) -> None:
         """Writes on what was kept."""
@@ -151,17 +163,21 @@ class Pump:
             self.eof_sent = True
             try:
                 self.sink.shutdown(socket.SHUT_WR)
-            except OSError:
-                self.connection.abort()
+            except OSError as error:
+                self._on_write_failed(error)
 
     @property
     def wants_read(self) -> bool:
         """Whether the source is to be polled."""
-        return not self.read_end and not self.kept
+        return self.connection.connected and not self.read_end and not self.kept
 
 
 class Connection:
-    """Both directions of one accepted connection."""
+    """Both directions of one accepted connection, from the call to its origin on.
+
+    The client is not read until the origin has answered. `client_floor_ns`: it had sent nothing
+    before.
+    """
 
     def __init__(
         self,
@@ -170,17 +186,34 @@ class Connection:
         client: socket.socket,
         origin: socket.socket,
         chain_for: Callable[[int], Chain],
+        client_floor_ns: int,
     ) -> None:
         self.relay = relay
         self.number = number
         self.client = client
         self.origin = origin
+        self.connected = False
         self.closed = False
-        self.toward_origin = Pump(self, 0, client, origin, chain_for(0))
-        self.toward_client = Pump(self, 1, origin, client, chain_for(1))
-        self._masks: dict[int, int | None] = {client.fileno(): 0, origin.fileno(): 0}
-        relay.reactor.add(client.fileno(), 0, self._on_client)
-        relay.reactor.add(origin.fileno(), 0, self._on_origin)
+        self.toward_origin = Pump(self, 0, client, origin, chain_for(0), client_floor_ns)
+        self.toward_client = Pump(self, 1, origin, client, chain_for(1), now_ns())
+        self._masks: dict[socket.socket, int] = {client: UNWATCHED, origin: UNWATCHED}
+        self._address: tuple[str, int] = ("", 0)
+
+    def call(self, address: tuple[str, int]) -> None:
+        """Connects to the origin. A refusal resets the client, whom the origin itself would have
+        refused."""
+        self._address = address
+        self._connect()
+
+    def _connect(self) -> None:
+        # A further connect() tells the state for sure, SO_ERROR only that nothing has failed yet.
+        code = self.origin.connect_ex(self._address)
+        self.connected = code in CONNECTED
+        if self.connected or code in CONNECTING:
+            self.update()
+            return
+        self.note("connect_failed", detail=errno.errorcode.get(code, str(code)))
+        self.abort()
 
     def note(self, kind: str, **fields: object) -> None:
         """Into the trace."""
@@ -202,29 +235,27 @@ class Connection:
         self._on_events(events, self.toward_origin, self.toward_client)
 
     def _on_origin(self, events: int) -> None:
-        self._on_events(events, self.toward_client, self.toward_origin)
+        if self.connected:
+            self._on_events(events, self.toward_client, self.toward_origin)
+        else:
+            self._connect()
 
     def _on_events(self, events: int, reading: Pump, writing: Pump) -> None:
         if events & WRITABLE:
             writing.on_writable()
-        if not self.closed and events & (READABLE | BROKEN) and not reading.read_end:
-            reading.on_readable()
-        elif not self.closed and events & BROKEN:
-            self._on_broken(reading)
+        if not self.closed and events & (READABLE | BROKEN):
+            if reading.wants_read:
+                reading.on_readable()
+            elif events & select.EPOLLERR:
+                reading.on_error()
+            elif events & BROKEN:
+                self._unwatch(reading.source)
         self.update()
 
-    def _on_broken(self, reading: Pump) -> None:
-        """A reset behind a FIN; without an error the socket has just ended both ways and is polled
-        no more."""
-        code = reading.source.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self.note(
-                "reset", direction=NAMES[reading.direction], detail=errno.errorcode.get(code, "")
-            )
-            reading.push(Abort())
-        else:
-            self._masks[reading.source.fileno()] = None
-            self.relay.reactor.remove(reading.source.fileno())
+    def _unwatch(self, sock: socket.socket) -> None:
+        """A socket that has ended both ways says so on each poll, also when asked for nothing."""
+        self._masks[sock] = UNWATCHED
+        self.relay.reactor.remove(sock.fileno())
 
     def update(self) -> None:
         """Polls for what each direction can do now; closes when both have ended."""
@@ -233,15 +264,27 @@ class Connection:
         if self.toward_origin.eof_sent and self.toward_client.eof_sent:
             self.close()
             return
-        self._poll(self.client, self.toward_origin, self.toward_client)
-        self._poll(self.origin, self.toward_client, self.toward_origin)
+        self._watch(self.client, self.toward_origin, self.toward_client, self._on_client)
+        self._watch(self.origin, self.toward_client, self.toward_origin, self._on_origin)
 
-    def _poll(self, sock: socket.socket, reading: Pump, writing: Pump) -> None:
-        mask = (READABLE if reading.wants_read else 0) | (WRITABLE if writing.kept else 0)
-        fd = sock.fileno()
-        if self._masks[fd] not in (mask, None):
-            self._masks[fd] = mask
-            self.relay.reactor.modify(fd, mask)
+    def _watch(
+        self, sock: socket.socket, reading: Pump, writing: Pump, handler: Callable[[int], None]
+    ) -> None:
+        calling = sock is self.origin and not self.connected
+        mask = READABLE if reading.wants_read else 0
+        mask |= WRITABLE if writing.kept or calling else 0
+        watched = self._masks[sock]
+        if mask == watched or (watched == UNWATCHED and not mask and self.connected):
+            return
+        self._masks[sock] = mask
+        if watched == UNWATCHED:
+            self.relay.reactor.add(sock.fileno(), mask, handler)
+        else:
+            self.relay.reactor.modify(sock.fileno(), mask)
+        if mask & READABLE:
+            reading.arrival.resume(now_ns())
+        else:
+            reading.arrival.pause()
 
     def abort(self) -> None:
         """RST to both sides."""
@@ -259,4 +302,6 @@ class Connection:
         for sock in (self.client, self.origin):
             self.relay.reactor.remove(sock.fileno())
             ending(sock)
+        # Nothing else frees it: the process runs without a collector of cycles.
+        self.toward_origin.kept = self.toward_client.kept = bytearray()
         self.relay.connections.discard(self)
