@@ -28,16 +28,16 @@ class Sampler(Instrument):
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def tls_context(self, ca_path: str) -> ssl.SSLContext:
-        """One context for each CA."""
-        if ca_path not in self._contexts:
-            self._contexts[ca_path] = client_context(ca_path)
+        """The context that trusts this CA of a plan."""
         return self._contexts[ca_path]
 
     def configure(self, message: Message) -> None:
-        """Takes the plans of the streams."""
+        """Takes the plans of the streams, and loads what would take time once they run."""
         self._plans = msgspec.convert(message["plans"], list[StreamPlan])
         for plan in self._plans:
             require_loopback(plan.host)
+        for ca_path in {plan.tls_ca for plan in self._plans if plan.tls_ca}:
+            self._contexts[ca_path] = client_context(ca_path)
 
     def go(self) -> None:
         """Starts each stream at its time."""

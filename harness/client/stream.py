@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
 from typing import TYPE_CHECKING
 
+from harness.arrival import Arrival
 from harness.client.tls import TlsChannel
 from harness.clock import now_ns
 from harness.model import EventKind, Leave
 from harness.reactor import READABLE, WRITABLE, Timer
 from harness.sockets import READ_BYTES, family_of, receive, reset, stamped
-from harness.wire.answer import AnswerReader
+from harness.wire.answer import AnswerReader, Told
 
 if TYPE_CHECKING:
     from harness.client.plan import StreamPlan
     from harness.client.sampler import Sampler
 
 TOWARD_CLIENT = 1
-TOWARD_ORIGIN = 0
 
 
 class MeasuredStream:
     """Drives one plan; tells the sampler when it is over. Everything seen goes into the sampler's
-    trace."""
+    trace.
+
+    Over TLS, what is recorded is plaintext, and a byte arrives when the record that holds it is
+    whole.
+    """
 
     def __init__(self, sampler: Sampler, number: int, plan: StreamPlan) -> None:
         self._sampler = sampler
@@ -33,13 +36,13 @@ class MeasuredStream:
         self._answer = AnswerReader(method=plan.method, events=plan.leave_after_events > 0)
         self._tls: TlsChannel | None = None
         self._unsent = bytearray()
-        self._floor_ns = 0
+        self._send_error = ""
         self._content_count = 0
-        self._request_sent = False
         self._over = False
         self._leaving: Timer | None = None
         self._deadline: Timer | None = None
         self._socket = stamped(socket.socket(family_of(plan.host), socket.SOCK_STREAM))
+        self._arrival = Arrival(sampler.reactor, now_ns())
 
     def start(self) -> None:
         """Connects."""
@@ -66,6 +69,7 @@ class MeasuredStream:
             return
         self._note("connected")
         reactor.add(self._socket.fileno(), READABLE, self._on_events)
+        self._arrival.resume(now_ns())
         if self._plan.tls_ca:
             context = self._sampler.tls_context(self._plan.tls_ca)
             self._tls = TlsChannel(context, self._plan.server_name)
@@ -82,15 +86,13 @@ class MeasuredStream:
             self._send(self._tls.take_outgoing())
         else:
             self._send(self._plan.request)
-        self._request_sent = True
         if self._plan.leave is not None and not self._plan.leave_after_events:
             self._plan_leaving()
 
     def _send(self, data: bytes) -> None:
-        if not data:
-            return
-        self._unsent += data
-        self._flush()
+        if data and not self._over:
+            self._unsent += data
+            self._flush()
 
     def _flush(self) -> None:
         try:
@@ -98,8 +100,9 @@ class MeasuredStream:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self._end("reset", detail=str(error.strerror))
-            return
+            # What the peer had said before it broke off can still be read.
+            self._send_error = str(error.strerror)
+            sent = len(self._unsent)
         del self._unsent[:sent]
         mask = READABLE | WRITABLE if self._unsent else READABLE
         self._sampler.reactor.modify(self._socket.fileno(), mask)
@@ -107,11 +110,10 @@ class MeasuredStream:
     def _on_events(self, events: int) -> None:
         if events & WRITABLE and self._unsent:
             self._flush()
-        if not self._over and events & ~WRITABLE:
+        if events & ~WRITABLE:
             self._on_readable()
 
     def _on_readable(self) -> None:
-        sampler = self._sampler
         try:
             data, kernel_realtime_ns = receive(self._socket)
         except BlockingIOError:
@@ -121,48 +123,52 @@ class MeasuredStream:
             return
         user_ns = now_ns()
         if not data:
-            self._on_eof()
+            self._on_end_of_bytes()
             return
-        kernel_ns = sampler.clock.to_monotonic_ns(kernel_realtime_ns) if kernel_realtime_ns else 0
-        earliest_ns = self._floor_ns or sampler.reactor.previous_poll_entry_ns
-        self._floor_ns = earliest_ns if len(data) == READ_BYTES else 0
-        try:
-            plain = self._decrypt(data) if self._tls is not None else data
-        except ssl.SSLError as error:
-            self._end("tls_failed", detail=error.reason or str(error))
-            return
+        earliest_ns = self._arrival.earliest_ns
+        self._arrival.taken(user_ns, drained=len(data) < READ_BYTES)
+        kernel_ns = self._sampler.kernel_ns(kernel_realtime_ns, earliest_ns, user_ns)
+        plain = self._decrypt(data) if self._tls is not None else data
         if plain:
-            sampler.trace.read(self._number, TOWARD_CLIENT, user_ns, kernel_ns, earliest_ns, plain)
+            self._sampler.trace.read(
+                self._number, TOWARD_CLIENT, user_ns, kernel_ns, earliest_ns, plain
+            )
             self._follow(plain)
-        if self._tls is not None and self._tls.closed_by_peer and not self._over:
-            self._on_eof("close_notify")
+        if self._tls is not None and self._tls.broken:
+            self._end("tls_failed", detail=self._tls.broken)
+        elif self._tls is not None and self._tls.closed_by_peer:
+            self._end("eof", how="close_notify")
+
+    def _on_end_of_bytes(self) -> None:
+        """A FIN, or what is left of a reset once sending has met it."""
+        if self._send_error:
+            self._end("reset", detail=self._send_error)
+        else:
+            self._end("eof", how="fin")
 
     def _decrypt(self, data: bytes) -> bytes:
+        """Plaintext that `data` completes. What the peer is to be told, an alert included, is
+        sent."""
         tls = self._tls
         assert tls is not None
         tls.feed(data)
-        if not tls.established:
-            done = tls.handshake()
-            self._send(tls.take_outgoing())
-            if not done:
-                return b""
+        if not tls.established and tls.handshake():
             self._note("tls")
             self._send_request()
-        plain = tls.read()
+        plain = tls.read() if tls.established else b""
         self._send(tls.take_outgoing())
         return plain
 
     def _follow(self, plain: bytes) -> None:
         items = self._answer.feed(plain)
-        if self._plan.leave_after_events and self._leaving is None:
+        if self._answer.finished:
+            self._end("complete")
+        elif self._plan.leave_after_events and self._leaving is None:
             self._content_count += sum(
-                getattr(item, "kind", None) is EventKind.CONTENT for item in items
+                isinstance(item, Told) and item.kind is EventKind.CONTENT for item in items
             )
             if self._content_count >= self._plan.leave_after_events:
                 self._plan_leaving()
-                return
-        if self._answer.finished and not self._over:
-            self._end("complete")
 
     def _plan_leaving(self) -> None:
         due_ns = now_ns() + self._plan.leave_after_ms * 1_000_000
@@ -174,31 +180,30 @@ class MeasuredStream:
         if self._over:
             return
         how = self._plan.leave or Leave.FIN
-        self._drop_unread()
         self._note("left", how=how)
         if how is Leave.CLOSE_NOTIFY and self._tls is not None:
             self._tls.close_notify()
             self._send(self._tls.take_outgoing())
+        if how is not Leave.RST:
+            self._shut()
         self._end("", by_reset=how is Leave.RST)
 
-    def _drop_unread(self) -> None:
-        """A close with unread bytes is a RST (RFC 1122 §4.2.2.13), so a FIN needs an empty
-        buffer."""
+    def _shut(self) -> None:
+        """Sends the FIN, whatever is unread or still comes: close() alone sends a RST instead where
+        anything is unread (RFC 1122 §4.2.2.13)."""
         try:
+            self._socket.shutdown(socket.SHUT_RDWR)
             while self._socket.recv(READ_BYTES):
                 pass
         except OSError:
             return
 
-    def _on_eof(self, how: str = "fin") -> None:
-        self._end("eof", how=how)
-
     def _on_deadline(self) -> None:
-        if not self._over:
-            self._end("deadline")
+        self._end("deadline")
 
     def _end(self, kind: str, *, by_reset: bool = False, how: str = "", detail: str = "") -> None:
-        """Closes. `kind` goes into the trace; a client that left has said so before it closed."""
+        """Closes, once. `kind` goes into the trace; a client that left has said so before it
+        closed."""
         if self._over:
             return
         self._over = True

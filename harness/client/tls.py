@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
+
+from harness.sockets import READ_BYTES
 
 
 def client_context(ca_path: str) -> ssl.SSLContext:
@@ -15,26 +18,27 @@ def client_context(ca_path: str) -> ssl.SSLContext:
 
 class TlsChannel:
     """One client connection's TLS. Whatever it wants sent lies in `take_outgoing()` after each
-    call."""
+    call.
+
+    What the peer gets wrong is data: it is told in `broken`, and nothing is raised.
+    """
 
     def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(
-            self._incoming, self._outgoing, server_hostname=server_name
-        )
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         self.established = False
         self.closed_by_peer = False
+        self.broken = ""
 
     def handshake(self) -> bool:
-        """Goes on with the handshake; True once it is done.
-
-        Raises:
-            ssl.SSLError: the peer's certificate or protocol is not acceptable.
-        """
+        """Goes on with the handshake; True once it is done."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            self.broken = _reason(error)
             return False
         self.established = True
         return True
@@ -44,19 +48,18 @@ class TlsChannel:
         self._incoming.write(data)
 
     def read(self) -> bytes:
-        """All plaintext that the ciphertext so far gives. Sets `closed_by_peer` on close_notify.
-
-        Raises:
-            ssl.SSLError: the records cannot be decrypted.
-        """
+        """All plaintext that the ciphertext so far gives. Sets `closed_by_peer` on close_notify."""
         pieces: list[bytes] = []
         while True:
             try:
-                piece = self._object.read(1 << 18)
+                piece = self._object.read(READ_BYTES)
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:
                 piece = b""
+            except ssl.SSLError as error:
+                self.broken = _reason(error)
+                break
             if not piece:
                 self.closed_by_peer = True
                 break
@@ -69,11 +72,14 @@ class TlsChannel:
 
     def close_notify(self) -> None:
         """Queues close_notify (RFC 8446 §6.1)."""
-        try:
+        # It then looks for the peer's own, and what it finds instead is of no interest here.
+        with suppress(ssl.SSLError):
             self._object.unwrap()
-        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
-            return
 
     def take_outgoing(self) -> bytes:
         """Ciphertext to be sent now."""
         return self._outgoing.read()
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return error.reason or str(error)
