@@ -31,10 +31,10 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """As a command: wake me at `due_ns`. As an event: it is due."""
+    """As a command: wake me at `due_ns`. As an event: it is due; `stage` is the chain's own."""
 
     due_ns: int
-    stage: int = -1
+    stage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
