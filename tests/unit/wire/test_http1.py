@@ -388,4 +388,6 @@ def test_readers_of_junk_have_a_named_end(wire: bytes, places: list[int]) -> Non
         for prefix in (b"", CHUNKED if kind is ResponseReader else b"POST / HTTP/1.1\r\n"):
             events = read(kind(), [prefix + wire])
             assert read(kind(), cut(prefix + wire, places)) == events
-            assert events[-1:] == [] or isinstance(events[-1], End | Malformed)
+            # Junk may happen to be a 100 (Continue), behind which nothing need come.
+            final = [e for e in events if not (isinstance(e, Head) and e.interim)]
+            assert final[-1:] == [] or isinstance(final[-1], End | Malformed)
