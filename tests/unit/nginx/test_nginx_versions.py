@@ -80,9 +80,9 @@ def test_version_of_the_series_but_another_tells_both(cache: Path) -> None:
 
 
 MADISON = """\
-     nginx | 1.26.3-1 | http://deb.debian.org/debian trixie/main amd64 Packages
-     nginx | 1.22.1-9+deb12u11 | http://deb.debian.org/debian-security bookworm-security/main
-     nginx | 1.22.1-9+deb12u9 | http://deb.debian.org/debian bookworm/main amd64 Packages
+     nginx | 1.26.3-1 | http://mirror.example/debian trixie/main amd64 Packages
+     nginx | 1.22.1-9+deb12u11 | http://mirror.example/debian-security bookworm-security/main
+     nginx | 1.22.1-9+deb12u9 | http://mirror.example/debian bookworm/main amd64 Packages
 """
 
 
