@@ -136,8 +136,12 @@ def test_tap_in_front_of_nobody_resets_the_client(relay: Instrument, tmp_path: P
     """As a refusal would, and says in its trace why."""
     with socket.create_server(("127.0.0.1", 0)) as gone:
         target = gone.getsockname()
-    with pytest.raises(ConnectionResetError):
-        everything(socket.create_connection(listen(relay, target), PATIENCE_S))
+    address = listen(relay, target)
+    with (
+        pytest.raises(ConnectionResetError),
+        socket.create_connection(address, PATIENCE_S) as client,
+    ):
+        everything(client)
     relay.stop()
     kinds = [e for e in read_trace(tmp_path, "relay").events if e["kind"] == "connect_failed"]
     assert [e["detail"] for e in kinds] == ["ECONNREFUSED"]
