@@ -165,7 +165,8 @@ def _client_end(answer: Answer | None, event: dict[str, Any] | None) -> StreamEn
     if event is None:
         return _end(answer, EndReason.DEADLINE, 0, "the trace breaks off")
     reason = CLIENT_ENDS[event["kind"]]
-    detail = f"{event['kind']} {event.get('how', event.get('detail', ''))}".strip()
+    how = event.get("how") or event.get("detail") or ""
+    detail = f"{event['kind']} {how}".strip()
     if reason is None:
         if answer is None:
             reason = EndReason.INCOMPLETE_FRAMING

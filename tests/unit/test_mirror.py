@@ -26,7 +26,6 @@ COVERED_ELSEWHERE: dict[str, str] = {
     "harness/parts.py": "tests/unit/suite/test_parts.py",
     "harness/relay/connection.py": "tests/integration/test_relay.py",
     "harness/relay/relay.py": "tests/integration/test_relay.py",
-    "harness/correlate.py": "tests/unit/test_golden.py",
 }
 
 
