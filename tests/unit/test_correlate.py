@@ -453,7 +453,7 @@ def test_load_joins_all_vantage_points_by_key(desk: Desk) -> None:
     desk.folder.write_lines("engine.jsonl", entries)
     lines = tuple(AccessEntry(node="nginx", key=str(k), status=200) for k in (KEY, KEY))
     desk.folder.write_lines("access.jsonl", lines)
-    oracle = {str(KEY): ("a", "b")}
+    oracle: dict[str, tuple[str, ...]] = {str(KEY): ("a", "b")}
     desk.folder.write("facts.json", Facts(run="r", oracle=oracle, notes=("n",)))
     recording = desk.recording()
     first, second = recording.streams
