@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -232,6 +231,13 @@ def test_client_stream_that_never_began_counts_from_its_plan(desk: Desk) -> None
     assert client.request_ns == 90
 
 
+def test_client_stream_without_a_key_of_ours_is_none(desk: Desk) -> None:
+    """A trace whose first events were lost is nobody's stream."""
+    for number, fields in enumerate([{}, {"key": "not one of ours"}]):
+        desk.client.event("start", {"stream": number, **fields}, 90)
+    assert desk.recording().streams == ()
+
+
 # ---------------------------------------------------------------------------------------- the taps
 
 
@@ -417,6 +423,12 @@ def test_tap_connection_that_brought_nothing_has_no_trace(desk: Desk) -> None:
     assert desk.recording().streams == ()
 
 
+def test_tap_connection_whose_opening_was_lost_has_no_trace(desk: Desk) -> None:
+    """Nobody knows on which hop it was."""
+    Tapped(desk.relay, 5).asked(request(KEY), at_ns=100)
+    assert desk.recording().streams == ()
+
+
 @pytest.mark.parametrize(
     "line", ["X-Request-Id: r.unit_case.through.\u00b2", "X-Request-Id: 0123-4567", "X-Other: a"]
 )
@@ -531,8 +543,7 @@ def test_load_of_a_run_that_was_stopped_is_broken_off(desk: Desk) -> None:
     assert desk.recording().broken_off
 
 
-@contextmanager
-def whole_run(desk: Desk) -> Iterator[ScenarioFolder]:
+def whole_run(desk: Desk) -> ScenarioFolder:
     """One stream from client to engine, all in order."""
     note = desk.stream(KEY)
     desk.client_reads(*PIECES)
@@ -541,16 +552,16 @@ def whole_run(desk: Desk) -> Iterator[ScenarioFolder]:
     tap.asked(request(KEY), at_ns=101)
     tap.answered(*PIECES, at_ns=190)
     tap.note("fired", 250, injection=0)
-    yield desk.closed()
+    return desk.closed()
 
 
 def test_load_of_compacted_traces_gives_the_same_verdicts(desk: Desk) -> None:
     """Offsets, stamps and digests are enough: streams, evidence, doubts and findings are equal."""
-    with whole_run(desk) as folder:
-        before = load(folder)
-        assert not before.broken_off
-        folder.compact(before.streams)
-        after = load(folder)
+    folder = whole_run(desk)
+    before = load(folder)
+    assert not before.broken_off
+    folder.compact(before.streams)
+    after = load(folder)
     assert after == before
     findings = [evaluate(Evidence(subject=r)).findings for r in (before, after)]
     assert findings[0] == findings[1]
@@ -561,7 +572,7 @@ def test_load_of_compacted_traces_gives_the_same_verdicts(desk: Desk) -> None:
 @pytest.mark.parametrize("ending", ["events.jsonl", "reads.bin"])
 def test_load_without_a_trace_is_refused(desk: Desk, name: str, ending: str) -> None:
     """A missing file is not an empty one."""
-    with whole_run(desk) as folder:
-        (folder.path / f"{name}.{ending}").unlink()
-        with pytest.raises(RecordingError, match=f"{name}.{ending}: cannot be read"):
-            load(folder)
+    folder = whole_run(desk)
+    (folder.path / f"{name}.{ending}").unlink()
+    with pytest.raises(RecordingError, match=f"{name}.{ending}: cannot be read"):
+        load(folder)
