@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ def configured(make: Callable[[HelperControl], I], folder: Path, **fields: objec
 
 
 def run_until(instrument: Instrument, condition: Callable[[], object]) -> None:
-    """Runs the loop until the condition holds behind a round of it."""
+    """Runs the loop until the condition holds."""
     end_ns = now_ns() + PATIENCE_NS
     reactor = instrument.reactor
 
@@ -46,8 +46,9 @@ def run_until(instrument: Instrument, condition: Callable[[], object]) -> None:
             raise HarnessError("not within the test's patience")
         reactor.at(now_ns() + MS // 2, look)
 
-    look()
-    reactor.run()
+    if not condition():
+        reactor.at(now_ns(), look)
+        reactor.run()
 
 
 def trace_of(instrument: Instrument, folder: Path) -> TraceFile:
@@ -62,3 +63,10 @@ def listening() -> socket.socket:
     sock = socket.create_server(("127.0.0.1", 0))
     sock.setblocking(False)
     return sock
+
+
+def pending(sock: socket.socket) -> bytes:
+    """What has arrived, left where it is."""
+    with suppress(BlockingIOError):
+        return sock.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    return b""

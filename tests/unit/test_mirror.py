@@ -18,8 +18,6 @@ UNIT = "tests/unit"
 # Module: the test that covers it. An entry that is no longer needed fails, and is then removed.
 COVERED_ELSEWHERE: dict[str, str] = {
     "harness/parts.py": "tests/unit/suite/test_parts.py",
-    "harness/relay/connection.py": "tests/integration/test_relay.py",
-    "harness/relay/relay.py": "tests/integration/test_relay.py",
 }
 
 
