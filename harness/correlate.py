@@ -61,12 +61,9 @@ class Seen:
     reads: dict[Direction, list[Record]] = field(default_factory=lambda: defaultdict(list))
     writes: dict[Direction, list[Record]] = field(default_factory=lambda: defaultdict(list))
 
-    def first_ns(self, kinds: tuple[str, ...], **where: object) -> int:
+    def first_ns(self, *kinds: str) -> int:
         """When the first event of these kinds happened, 0 for never."""
-        for event in self.events:
-            if event["kind"] in kinds and all(event.get(k) == v for k, v in where.items()):
-                return int(event["at_ns"])
-        return 0
+        return next((int(e["at_ns"]) for e in self.events if e["kind"] in kinds), 0)
 
     def closing(self, side: Direction) -> Closing | None:
         """How the neighbour that sends in the direction `side` went away, None if it did not."""
@@ -157,7 +154,7 @@ def _client_trace(key: StreamKey, seen: Seen) -> StreamTrace:
         _client_end(found[0] if found else None, end_event),
         hop=0,
         client=True,
-        request_ns=seen.first_ns(("request",)) or seen.first_ns(("start", "planned")),
+        request_ns=seen.first_ns("request") or seen.first_ns("start", "planned"),
     )
 
 
@@ -363,7 +360,7 @@ def _tap_end(
     if client and (not origin or client.at_ns <= origin.at_ns):
         return _end(answer, EndReason.CLIENT_CANCEL, client.at_ns, detail)
     if not origin:
-        return _end(answer, EndReason.DEADLINE, seen.first_ns(("closed",)), "still open at the end")
+        return _end(answer, EndReason.DEADLINE, seen.first_ns("closed"), "still open at the end")
     if answer is None:
         reason = EndReason.RESET if origin.reset else EndReason.INCOMPLETE_FRAMING
         return _end(None, reason, origin.at_ns, "no response")

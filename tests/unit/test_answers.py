@@ -208,6 +208,12 @@ def test_answers_on_a_kept_connection_follow_each_other(
     assert all(a.finished_ns for a in found)
 
 
+def test_answers_that_nobody_asked_for_are_found_too() -> None:
+    """An answer more than there were requests is read as one to GET."""
+    found = answers(read_pieces(reads(WIRE + WIRE)), ["POST"])
+    assert [len(a.events) for a in found] == [5, 5]
+
+
 def test_answers_behind_a_malformed_one_are_not_looked_for() -> None:
     """Bytes whose place is unknown are nobody's answer."""
     broken = HEAD + b"zz\r\n"

@@ -20,6 +20,7 @@ from harness.model import (
     Lane,
     LedgerEntry,
     Recording,
+    SelfCheck,
     Stamp,
     Stream,
     StreamKey,
@@ -219,7 +220,7 @@ def test_client_trace_that_breaks_off_has_an_end_that_says_so(desk: Desk) -> Non
     client = desk.only().client
     assert client is not None
     assert client.end.reason is EndReason.DEADLINE
-    assert client.end.detail == "the trace breaks off"
+    assert (client.end.at_ns, client.end.detail) == (0, "the trace breaks off")
     assert len(client.events) == 1
 
 
@@ -397,6 +398,27 @@ def test_tap_closings_are_told_by_side(desk: Desk) -> None:
     assert (trace.client_closed_ns, trace.origin_closed_ns) == (300, 310)
 
 
+@pytest.mark.parametrize(
+    ("pieces", "detail"),
+    [
+        (PIECES, "connection 1"),
+        (PIECES[:3], "the last chunk is missing"),
+        ([*PIECES[:3], b"zz\r\n"], "chunk size: not one: b'zz' (byte 160)"),
+        ([SSE + b"\r\n", DONE], "connection 1"),
+    ],
+)
+def test_tap_end_tells_what_is_wrong_or_where_it_was(
+    desk: Desk, pieces: list[bytes], detail: str
+) -> None:
+    """A broken message is told in words, any other end by its connection."""
+    tap = desk.tap()
+    tap.asked(request(KEY), at_ns=100)
+    tap.answered(*pieces, at_ns=200)
+    tap.gone("toward_client", 500)
+    (trace,) = desk.taps()
+    assert trace.end.detail == detail
+
+
 def test_tap_client_that_half_closed_got_its_answer(desk: Desk) -> None:
     """A FIN in front of a whole answer is no cancel; it is told all the same."""
     tap = desk.tap()
@@ -516,6 +538,31 @@ def test_load_tells_what_fired_and_what_the_instruments_doubt(desk: Desk) -> Non
     doubt = recording.self_check
     assert (doubt.sleep_jitter_ns_p99, doubt.sleep_jitter_ns_max, doubt.clock_steps) == (3, 4, 2)
     assert doubt.tap_residence_ns_max == doubt.tap_residence_ns_p99 == RESIDENCE_NS
+
+
+def test_load_of_earlier_events_takes_what_they_have(desk: Desk) -> None:
+    """What a version before did not write counts as nothing."""
+    desk.tap().note("fired", 250, injection=0)
+    for writer in (desk.client, desk.relay):
+        writer.event("self_check", {}, 300)
+        writer.close()
+    recording = load(desk.folder)
+    assert recording.fired == (Fired(injection=0, connection=1, at_ns=250),)
+    assert recording.self_check == SelfCheck()
+
+
+def test_load_tap_residence_is_that_of_events_passed_on(desk: Desk) -> None:
+    """Its worst and its p99 over all events of all taps; what did not leave has none."""
+    for number, key in enumerate(KEYS[:2]):
+        tap = desk.tap()
+        tap.asked(request(key), at_ns=100)
+        tap.answered(CHUNKED, *(chunk(event(n)) for n in range(100)), at_ns=200)
+        tap.answered(chunk(event(100)), at_ns=2_000, passed=False)
+        if number:
+            late_ns = 2_000 + 500
+            desk.relay.write(tap.number, 1, late_ns - 1, late_ns, len(chunk(event(100))))
+    doubt = desk.recording().self_check
+    assert (doubt.tap_residence_ns_p99, doubt.tap_residence_ns_max) == (RESIDENCE_NS, 500)
 
 
 def test_load_of_a_run_that_was_killed_is_broken_off(tmp_path: Path) -> None:
