@@ -186,8 +186,9 @@ class AnswerReader:
         if not self.finished:
             return "still open"
         if not self.complete:
-            chunked = self.framing is Framing.CHUNKED
-            return "the last chunk is missing" if chunked else "bytes are missing"
+            if self.framing is not Framing.CHUNKED:
+                return "bytes are missing"
+            return "the trailers break off" if self.last_chunk_seen else "the last chunk is missing"
         return self.malformed
 
     def _unread(self) -> str:

@@ -29,6 +29,7 @@ CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 DIGITS = re.compile(r"[0-9]{1,18}", re.ASCII)
 NO_BODY = frozenset({204, 304})
 TWO_LENGTHS = "Transfer-Encoding overrides Content-Length (RFC 9112 §6.3)"
+TOO_OLD = "Transfer-Encoding in HTTP/1.0 is faulty framing (RFC 9112 §6.1)"
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -159,7 +160,8 @@ class _Reader:
         elif self._state is _Reader._in_fields:
             self._malformed("head", "the connection ended within it", len(self._buffer))
         elif self._state is not _Reader._behind:
-            self._end(complete=self.framing is Framing.CLOSE)
+            last_chunk = self._state is _Reader._in_trailers
+            self._end(complete=self.framing is Framing.CLOSE, last_chunk=last_chunk)
         self.dead = True
         return found
 
@@ -229,8 +231,8 @@ class _Reader:
         framing = self._framing_of(head)
         if framing is None:
             return False
-        if framing is Framing.CHUNKED and _values(head.headers, "content-length"):
-            head = head._replace(note=TWO_LENGTHS)
+        if _values(head.headers, "transfer-encoding"):
+            head = head._replace(note=_oddity(head))
         self._found.append(head)
         self.framing = framing
         self._fields = []
@@ -341,11 +343,20 @@ def _values(headers: Headers, name: str) -> list[str]:
 
 
 def _is_chunked(headers: Headers) -> bool | None:
-    """None without Transfer-Encoding; else whether chunked is its last coding."""
-    values = _values(headers, "transfer-encoding")
-    if not values:
-        return None
-    return values[-1].rpartition(",")[2].strip(" \t").lower() == "chunked"
+    """None without a transfer coding; else whether chunked is the last one.
+
+    Empty elements of the list do not count (RFC 9110 §5.6.1.2).
+    """
+    listed = ",".join(_values(headers, "transfer-encoding")).split(",")
+    codings = [coding for one in listed if (coding := one.strip(" \t").lower())]
+    return codings[-1] == "chunked" if codings else None
+
+
+def _oddity(head: Head) -> str:
+    """What is odd about the framing of a message with a Transfer-Encoding."""
+    if head.version == "1.0":
+        return TOO_OLD
+    return TWO_LENGTHS if _values(head.headers, "content-length") else ""
 
 
 class RequestReader(_Reader):

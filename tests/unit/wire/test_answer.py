@@ -191,7 +191,7 @@ CUT_OFF = FLUSHED.compress(GOOD) + FLUSHED.flush(zlib.Z_SYNC_FLUSH)
         (chunked(TOKEN + ERROR + b": beat\n\n"), EndReason.ERROR_EVENT, ""),
         (chunked(ERROR + DONE), EndReason.TERMINATOR, ""),
         (chunked(GOOD, last=b""), EndReason.INCOMPLETE_FRAMING, "the last chunk is missing"),
-        (chunked(GOOD, last=b"0\r\n"), EndReason.INCOMPLETE_FRAMING, "the last chunk is missing"),
+        (chunked(GOOD, last=b"0\r\n"), EndReason.INCOMPLETE_FRAMING, "the trailers break off"),
         (chunked(GOOD, last=b"zz\r\n"), EndReason.INCOMPLETE_FRAMING, "chunk size"),
         (sized(GOOD, length=999), EndReason.INCOMPLETE_FRAMING, "bytes are missing"),
         (SSE, EndReason.INCOMPLETE_FRAMING, "head"),

@@ -199,6 +199,18 @@ def test_response_reader_interim_heads_come_before_the_final_one() -> None:
             Framing.CHUNKED,
         ),
         (OK + b"Transfer-Encoding: gzip\r\nContent-Length: 3\r\n\r\n", "GET", Framing.CLOSE),
+        (OK + b"Transfer-Encoding: chunked, gzip\r\n\r\n", "GET", Framing.CLOSE),
+        (OK + b"Transfer-Encoding: chunked;a=b\r\n\r\n", "GET", Framing.CLOSE),
+        (
+            OK + b"Transfer-Encoding: , chunked ,\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n",
+            "GET",
+            Framing.CHUNKED,
+        ),
+        (
+            OK + b"Transfer-Encoding: ,\r\nContent-Length: 0\r\n\r\n",
+            "GET",
+            Framing.LENGTH,
+        ),
         (OK + b"Content-Length: 0\r\n\r\n", "GET", Framing.LENGTH),
         (OK + b"Content-Length: 3, 3\r\nContent-Length: 3\r\n\r\nabc", "GET", Framing.LENGTH),
         (OK + b"\r\n", "GET", Framing.CLOSE),
@@ -225,13 +237,16 @@ def test_response_reader_chunk_extension_may_stand_behind_white_space() -> None:
     assert events[1:] == [Body(b"ab"), End(Framing.CHUNKED, True, True)]
 
 
-def test_response_reader_both_framings_told_takes_chunked_and_notes_it() -> None:
-    """Transfer-Encoding overrides Content-Length, which the head's note says (RFC 9112 §6.3)."""
+def test_response_reader_framing_told_oddly_is_read_and_noted() -> None:
+    """Chunked beside a length, or in HTTP/1.0, is read as chunked; the head's note says so."""
     wire = OK + b"Content-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
     head, body, end = response(wire)
     assert isinstance(head, Head)
     assert "overrides" in head.note
     assert (body, end) == (Body(b"a"), End(Framing.CHUNKED, True, True))
+    old = response(CHUNKED.replace(b"1.1", b"1.0") + b"0\r\n\r\n")
+    assert isinstance(old[0], Head)
+    assert "HTTP/1.0" in old[0].note
     for alone in (CHUNKED, OK + b"Content-Length: 1\r\n\r\n"):
         assert [h.note for h in response(alone) if isinstance(h, Head)] == [""]
 
@@ -242,7 +257,8 @@ def test_response_reader_both_framings_told_takes_chunked_and_notes_it() -> None
         (CHUNKED + b"5\r\nab", End(Framing.CHUNKED, False)),
         (CHUNKED + b"2\r\nab", End(Framing.CHUNKED, False)),
         (CHUNKED + b"2\r\nab\r\n", End(Framing.CHUNKED, False)),
-        (CHUNKED + b"2\r\nab\r\n0\r\n", End(Framing.CHUNKED, False)),
+        (CHUNKED + b"2\r\nab\r\n0\r\n", End(Framing.CHUNKED, False, True)),
+        (CHUNKED + b"0\r\nA: b\r\nC:", End(Framing.CHUNKED, False, True, (("a", "b"),))),
         (CHUNKED, End(Framing.CHUNKED, False)),
         (OK + b"Content-Length: 3\r\n\r\nab", End(Framing.LENGTH, False)),
         (OK + b"Content-Length: 3\r\n\r\n", End(Framing.LENGTH, False)),
