@@ -25,7 +25,8 @@ async def ask(
     """Status and body of the answer. It carries a header by which taps tell it from traffic.
 
     Raises:
-        OSError, TimeoutError: nobody answered in time. ValueError: what was answered is not HTTP.
+        OSError, TimeoutError: nobody answered in time, or not to the end. ValueError: what was
+            answered is not HTTP.
     """
     async with asyncio.timeout(within_s):
         name = "localhost" if context else None
@@ -65,8 +66,10 @@ async def _answer(reader: asyncio.StreamReader, method: str) -> tuple[int, bytes
                     status = told
                 case Body(data=piece):
                     pieces.append(piece)
-                case End():
+                case End(complete=True):
                     return status, b"".join(pieces)
+                case End():
+                    raise ConnectionError("closed in the middle of its answer")
                 case Malformed(what=what):
                     raise ValueError(what)
         if not data:

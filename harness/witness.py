@@ -6,6 +6,7 @@ reading that counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -20,7 +21,7 @@ POKE = {"prompt": "poke", "max_tokens": 1, "stream": False}
 
 
 async def sample(host: str, port: int) -> MetricSample | None:
-    """What /metrics says now; None where there is none."""
+    """What /metrics says now; None where there is none, or none that can be read."""
     return await _read(host, port, poked=False)
 
 
@@ -37,17 +38,16 @@ async def poke_and_sample(host: str, port: int) -> MetricSample | None:
 async def _read(host: str, port: int, *, poked: bool) -> MetricSample | None:
     try:
         status, text = await ask("GET", "/metrics", host, port)
+        values = tuple(_values(text.decode("utf-8", "replace")))
     except (OSError, ValueError):
         return None
-    if status != 200:
-        return None
-    values = tuple(_values(text.decode("utf-8", "replace")))
-    return MetricSample(at_ns=now_ns(), poked=poked, values=values)
+    return MetricSample(at_ns=now_ns(), poked=poked, values=values) if status == 200 else None
 
 
 def _values(text: str) -> Iterator[tuple[str, float]]:
     for family in text_string_to_metric_families(text):
         for one in family.samples:
-            if one.name.startswith(PREFIX):
+            # NaN and infinity count nothing, and JSON has no word for them.
+            if one.name.startswith(PREFIX) and math.isfinite(one.value):
                 labels = ",".join(f'{k}="{v}"' for k, v in sorted(one.labels.items()))
                 yield f"{one.name}{{{labels}}}" if labels else one.name, one.value

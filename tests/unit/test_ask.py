@@ -35,6 +35,7 @@ async def serving(answer: bytes, *, asked: list[bytes] | None = None) -> AsyncIt
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
         b"HTTP/1.0 200 OK\r\n\r\nok",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
     ],
 )
 async def test_answer_of_any_framing_is_whole(answer: bytes) -> None:
@@ -50,6 +51,21 @@ async def test_request_is_marked_as_a_probe() -> None:
         await ask("POST", "/x", "127.0.0.1", port, body=b"{}")
     assert f"{PROBE_HEADER}: 1".encode() in asked[0]
     assert b"Content-Length: 2" in asked[0]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+    ],
+)
+async def test_answer_that_is_cut_is_an_error(answer: bytes) -> None:
+    """Half a page of metrics would be read as one that lacks the rest."""
+    async with serving(answer) as port:
+        with pytest.raises((OSError, ValueError)):
+            await ask("GET", "/", "127.0.0.1", port)
 
 
 async def test_garbage_and_silence_are_errors() -> None:

@@ -6,7 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
+import pytest
+
 from harness import witness
+from harness.model import MetricSample
 
 PAGE = b"""# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{model_name="m"} 3.0
@@ -62,3 +66,30 @@ async def test_engine_without_metrics_gives_none() -> None:
         assert await witness.sample("127.0.0.1", port) is None
     assert await witness.sample("127.0.0.1", port) is None
     assert await witness.poke_and_sample("127.0.0.1", port) is None
+
+
+async def test_labels_are_read_as_they_were_meant() -> None:
+    """In the order of their names, whatever stands in them."""
+    page = b'vllm:x{z="1",a="b,c}d\\"e"} 4\n'
+    async with engine(page) as (port, _):
+        sample = await witness.sample("127.0.0.1", port)
+    assert sample is not None
+    assert sample.values == (('vllm:x{a="b,c}d"e",z="1"}', 4.0),)
+
+
+async def test_values_that_are_no_numbers_are_left_out() -> None:
+    """A recording with one of them in it could not be read again."""
+    page = b"vllm:a NaN\nvllm:b +Inf\nvllm:c 1\n"
+    async with engine(page) as (port, _):
+        sample = await witness.sample("127.0.0.1", port)
+    assert sample is not None
+    assert sample.values == (("vllm:c", 1.0),)
+    assert msgspec.json.decode(msgspec.json.encode(sample), type=MetricSample) == sample
+
+
+@pytest.mark.parametrize("page", [b"vllm:a", b'vllm:a{b="c} 1\n', b"<html>no</html>\n"])
+async def test_page_that_is_no_metrics_gives_none(page: bytes) -> None:
+    """What the engine does wrong is data, and a broken page is no sample."""
+    async with engine(page) as (port, _):
+        assert await witness.sample("127.0.0.1", port) is None
+        assert await witness.poke_and_sample("127.0.0.1", port) is None
