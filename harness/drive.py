@@ -41,6 +41,7 @@ STOP_S = 2.0
 Look = Callable[[str, int], Awaitable[MetricSample | None]]
 ROOT = Path(__file__).resolve().parents[1]
 LOG_POLL_S = 0.05
+BROKEN_OFF = "the run did not get to its end"
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class EnginePool:
         for task in self._running.values():
             if not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError, HarnessError):
+                with suppress(asyncio.CancelledError, HarnessError, OSError):
                     await task
             elif task.exception() is None:
                 await self._launcher.stop(task.result())
@@ -96,16 +97,18 @@ def _has_ended(start: asyncio.Task[RunningNode]) -> bool:
 class RunningInstrument:
     """A helper process and the harness's end of its control socket."""
 
-    def __init__(self, control: HarnessControl, child: Child) -> None:
+    def __init__(self, control: HarnessControl, writer: asyncio.StreamWriter, child: Child) -> None:
         self.control = control
         self.child = child
+        self._writer = writer
 
     @classmethod
     async def start(cls, keeper: Keeper, module: str, folder: Path) -> RunningInstrument:
         """Starts `python -m module` with the other end of a socket pair."""
         ours, theirs = socket.socketpair()
         log = folder / f"{module.rpartition('.')[2]}.log"
-        control = await HarnessControl.open(ours, f"{module} (see {log})")
+        reader, writer = await asyncio.open_connection(sock=ours)
+        control = HarnessControl(reader, writer, f"{module} (see {log})")
         try:
             with theirs:
                 child = await keeper.spawn(
@@ -119,7 +122,7 @@ class RunningInstrument:
         except BaseException:
             control.close()
             raise
-        return cls(control, child)
+        return cls(control, writer, child)
 
     async def stop(self) -> None:
         """Lets it close its trace.
@@ -134,7 +137,15 @@ class RunningInstrument:
         except TimeoutError:
             raise HarnessError("does not stop", where=self.control.name) from None
         finally:
-            self.control.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        # A helper that died resets its socket. Unless somebody asks for that error, asyncio prints
+        # it with a traceback.
+        self.control.close()
+        with suppress(OSError):
+            async with asyncio.timeout(STOP_S):
+                await self._writer.wait_closed()
 
     async def until(self, kind: str) -> None:
         """Reads notices up to one of this kind.
@@ -170,13 +181,15 @@ def stream_keys(run: str, scenario: Scenario) -> Iterator[StreamKey]:
         yield StreamKey(run=run, scenario=scenario.id, lane=lane, n=n)
 
 
-async def attempt(bench: Bench, scenario: Scenario, folder: ScenarioFolder) -> None:
-    """Runs `scenario` once and leaves its recording in `folder`.
+async def attempt(bench: Bench, scenario: Scenario, folder: ScenarioFolder, run: str) -> None:
+    """Runs `scenario` once and leaves its recording in `folder`. `run` stands in its streams' keys:
+    no other attempt on the same engine may have it, or its requests count as repeated ones.
 
     Raises:
-        HarnessError: our own failure. Whatever the stack does is in the recording.
+        HarnessError, OSError, or a group of them: our own failure. Whatever the stack does is in
+            the recording.
     """
-    drive = Drive(bench, scenario, folder)
+    drive = Drive(bench, scenario, folder, run)
     try:
         async with asyncio.timeout(scenario.deadline_ms / 1000):
             await drive.run()
@@ -192,12 +205,13 @@ class Drive:
     """The steps of an attempt. Everything that was started is stopped in the opposite order, also
     when cancelled."""
 
-    def __init__(self, bench: Bench, scenario: Scenario, folder: ScenarioFolder) -> None:
+    def __init__(self, bench: Bench, scenario: Scenario, folder: ScenarioFolder, run: str) -> None:
         self._bench = bench
         self._scenario = scenario
         self._folder = folder
+        self._run = run
         self._host = bench.launcher.sandbox.address
-        self._keys = list(stream_keys(bench.run, scenario))
+        self._keys = list(stream_keys(run, scenario))
         self._notes: list[str] = []
         self._metrics: list[MetricSample] = []
         self._specs: list[NodeSpec] = []
@@ -210,6 +224,7 @@ class Drive:
             for node, name in zip(self._scenario.stack.nodes, names, strict=True)
         ]
         chain: Chain | None = None
+        self._notes.append(BROKEN_OFF)
         try:
             async with AsyncExitStack() as stack:
                 relay, sampler, engine = await self._start_helpers(stack)
@@ -221,6 +236,7 @@ class Drive:
                 await self._drain(chain)
                 await self._witness(chain, witness.poke_and_sample)
                 require_ours_alive(chain)
+            self._notes.remove(BROKEN_OFF)
         finally:
             self._collect(chain)
 
@@ -366,7 +382,7 @@ class Drive:
         self._folder.write(
             "facts.json",
             Facts(
-                run=self._bench.run,
+                run=self._run,
                 nodes=tuple(nodes),
                 oracle=oracle,
                 metrics=tuple(self._metrics),

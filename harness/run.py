@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -36,6 +38,9 @@ from harness.schedule import Schedule
 ATTEMPTS_MAX = 3
 """An undecided scenario is run again at most twice; a fail is never run again into green."""
 
+DISK_REFUSALS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+)
 WORTH_ANOTHER = frozenset({Cause.NOISE, Cause.TOO_FEW})
 RUN_ID_BITS = 32
 
@@ -122,7 +127,7 @@ class Runner:
         outcome = Outcome(scenario=scenario.id, title=scenario.title, told=Told.UNDECIDED)
         for number in range(1, ATTEMPTS_MAX + 1):
             path = self.folder / scenario.id / f"attempt-{number}"
-            outcome = await self._once(scenario, path)
+            outcome = await self._once(scenario, path, f"{self._bench.run}-{number}")
             outcome = replace(
                 outcome,
                 attempts=number,
@@ -133,23 +138,38 @@ class Runner:
                 break
         return outcome
 
-    async def _once(self, scenario: Scenario, path: Path) -> Outcome:
+    async def _once(self, scenario: Scenario, path: Path, run: str) -> Outcome:
         try:
             folder = ScenarioFolder.create(path, scenario)
             if scenario.injections:
                 quiet = replace(scenario, injections=(), expectations=())
-                await attempt(self._bench, quiet, ScenarioFolder.create(path / "control", quiet))
-            await attempt(self._bench, scenario, folder)
+                control = ScenarioFolder.create(path / "control", quiet)
+                await attempt(self._bench, quiet, control, f"{run}-control")
+            await attempt(self._bench, scenario, folder, run)
             return conclude(folder, keep_raw=self._options.keep_raw)
+        except (HarnessError, OSError) as error:
+            return _harness_error(scenario, in_words(error, path))
         except ExceptionGroup as group:
-            return _harness_error(scenario, str(_first_of(group)))
-        except HarnessError as error:
-            return _harness_error(scenario, str(error))
+            ours, bugs = group.split((HarnessError, OSError))
+            if ours is None or bugs is not None:
+                raise
+            return _harness_error(scenario, in_words(_first_of(ours), path))
 
 
 def _first_of(group: ExceptionGroup[Exception]) -> Exception:
     first = group.exceptions[0]
     return _first_of(first) if isinstance(first, ExceptionGroup) else first
+
+
+def in_words(error: Exception, path: Path) -> str:
+    """Our own failure as one clear message. A refusal of the system names the file, else `path`."""
+    if not isinstance(error, OSError):
+        return str(error)
+    where = Path(os.fsdecode(error.filename)) if error.filename else path
+    if error.errno in DISK_REFUSALS:
+        return str(refused(where, error))
+    what = f"the system refuses: {error.strerror or str(error) or type(error).__name__}"
+    return str(HarnessError(what, where=str(where)))
 
 
 def _harness_error(scenario: Scenario, text: str) -> Outcome:
@@ -208,13 +228,24 @@ def worth_another(outcome: Outcome) -> bool:
 
 
 def prove(scenarios: Iterable[Scenario], outcomes: list[Outcome]) -> list[Outcome]:
-    """Marks directives as proven where this run showed red with the line and green without it."""
-    green = {o.scenario for o in outcomes if o.told is Told.AS_TOLD and not o.skipped}
+    """Marks directives as proven where this run showed red with the line and, by the same check,
+    green without it."""
+    green = {
+        (outcome.scenario, finding.check)
+        for outcome in outcomes
+        if outcome.told is Told.AS_TOLD and not outcome.skipped
+        for finding in outcome.findings
+        if finding.verdict is Verdict.PASS
+    }
     partners = {s.id: s.partner for s in scenarios}
 
     def proven(outcome: Outcome) -> Outcome:
-        paired = partners.get(outcome.scenario) in green and outcome.told is Told.AS_TOLD
-        findings = (blame.prove(f, green_as_told=paired) for f in outcome.findings)
+        red = outcome.told is Told.AS_TOLD
+        partner = partners.get(outcome.scenario, "")
+        findings = (
+            blame.prove(f, green_as_told=red and (partner, f.check) in green)
+            for f in outcome.findings
+        )
         return replace(outcome, findings=tuple(findings))
 
     return [proven(o) for o in outcomes]
