@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -43,7 +44,9 @@ def test_stream_key_of_others_is_none(text: str) -> None:
     assert StreamKey.parse(text) is None
 
 
-@pytest.mark.parametrize("name", ["", "A", "a b", "a//b", "/a", "a/", "a_b", "a=b"])
+@pytest.mark.parametrize(
+    "name", ["", "A", "a b", "a//b", "/a", "a/", "a_b", "a=b", "a\n", "..", "é"]
+)
 def test_scenario_id_that_is_no_path_is_refused(name: str) -> None:
     """It is a pytest id, a folder and a pattern at once."""
     with pytest.raises(ValueError, match="scenario id"):
@@ -63,6 +66,22 @@ def test_script_is_due_behind_its_pauses() -> None:
         first_token_ms=20, gap_ms=50, pauses=(Pause(after_events=2, silence_ms=1000),)
     )
     assert [script.due_ms(i) for i in range(4)] == [20, 70, 1120, 1170]
+
+
+@given(
+    st.integers(0, 500),
+    st.integers(0, 500),
+    st.lists(st.builds(Pause, after_events=st.integers(0, 9), silence_ms=st.integers(0, 900))),
+)
+def test_gap_between_two_events_holds_the_silences_in_it(
+    first_ms: int, gap_ms: int, pauses: list[Pause]
+) -> None:
+    """Wherever pauses lie, also several in one place and one before the first event."""
+    script = StreamScript(first_token_ms=first_ms, gap_ms=gap_ms, pauses=tuple(pauses))
+    silences = [sum(p.silence_ms for p in pauses if p.after_events == i) for i in range(10)]
+    due = [script.due_ms(i) for i in range(10)]
+    assert due[0] == first_ms + silences[0]
+    assert [b - a for a, b in pairwise(due)] == [gap_ms + s for s in silences[1:]]
 
 
 def test_stamp_knows_its_error() -> None:

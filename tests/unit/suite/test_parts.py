@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import json
 from dataclasses import replace
 
 import h11
 import pytest
 
+import faults
 from harness.model import (
     Defects,
     Lane,
@@ -17,6 +20,7 @@ from harness.model import (
     Workload,
 )
 from harness.suite.parts import MODEL, SuiteParts
+from harness.wire.sse import SseReader
 from stacks.reference import frames
 
 KEY = StreamKey(run="r", scenario="a/b", lane=Lane.THROUGH, n=1)
@@ -69,11 +73,41 @@ def test_request_without_defects_leaves_those_of_the_start_in_force() -> None:
     assert body["streamchaos"]["defects"]["clump_events"] == 3  # type: ignore[index]
 
 
-def test_oracle_is_what_the_engine_will_send() -> None:
-    """Digests of its frames for this key."""
-    script = StreamScript(event_count=4, seed=9)
-    expected = frames.render(script, key=str(KEY), endpoint=frames.COMPLETIONS, model=MODEL)
-    assert SuiteParts({}).oracle(Workload(script=script), KEY) == frames.digests(expected)
+@pytest.mark.parametrize("endpoint", [frames.COMPLETIONS, frames.CHAT_COMPLETIONS])
+def test_oracle_is_what_a_reader_sees_of_the_engines_frames(endpoint: str) -> None:
+    """Digests of the events that carry content, as any vantage point takes them from the bytes."""
+    script = StreamScript(event_count=4, seed=9, include_usage=True)
+    rendered = frames.render(script, key=str(KEY), endpoint=endpoint, model=MODEL)
+    sent = [*rendered.prelude, *rendered.events, rendered.finish, *rendered.usage]
+    seen = SseReader().feed(b"".join([*sent, rendered.terminator]))
+    content = seen[len(rendered.prelude) :][: script.event_count]
+    digests = tuple(hashlib.sha256(event.raw).hexdigest() for event in content)
+    oracle = SuiteParts({}).oracle(Workload(endpoint=endpoint, script=script), KEY)
+    assert oracle == digests
+    assert len(set(oracle)) == 4
+
+
+def test_oracle_differs_from_stream_to_stream() -> None:
+    """An answer that was mixed up with another's is not intact."""
+    parts, workload = SuiteParts({}), Workload(script=StreamScript(event_count=4))
+    one, two = (parts.oracle(workload, replace(KEY, n=n)) for n in (1, 2))
+    assert not set(one) & set(two)
+
+
+def test_every_key_of_the_environment_is_a_secret() -> None:
+    """The first goes on the wire; the other is not to be written either."""
+    environ = {"OPENAI_API_KEY": "sk-other", "STREAMCHAOS_API_KEY": SECRET, "HOME": "/x"}
+    parts = SuiteParts(environ)
+    assert set(parts.secrets) == {SECRET, "sk-other"}
+    request = parts.request(Workload(), KEY, "h:1")
+    assert SECRET.encode() in request
+    assert b"sk-other" not in request
+
+
+def test_fault_is_found_where_its_stage_is_made() -> None:
+    """The relay imports it by this name."""
+    module, _, function = SuiteParts({}).stage(faults.fault("limit-data")).partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
 
 
 def test_part_that_is_missing_says_what_gets_it() -> None:
