@@ -80,7 +80,7 @@ class EnginePool:
         for task in self._running.values():
             if not task.done():
                 task.cancel()
-                with suppress(asyncio.CancelledError, HarnessError, OSError):
+                with suppress(asyncio.CancelledError, HarnessError):
                     await task
             elif task.exception() is None:
                 await self._launcher.stop(task.result())

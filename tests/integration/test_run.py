@@ -318,6 +318,21 @@ async def test_cancelled_run_leaves_readable_recordings_and_no_process(tmp_path:
     assert outcome.told is Told.UNDECIDED
 
 
+async def test_scenario_that_is_over_leaves_nothing_while_the_run_goes_on(tmp_path: Path) -> None:
+    """Told to its end or cancelled: only the engine waits for the next one."""
+    async with Runner.open(SuiteParts({}), RunOptions(results=tmp_path)) as runner:
+        await runner.run(SHORT)
+        assert processes_of(runner.folder / SHORT.id) == []
+        task = asyncio.get_running_loop().create_task(runner.run(LONG))
+        await eventually(lambda: _has_read(runner.folder / LONG_ATTEMPT), PATIENCE_S)
+        assert len(processes_of(runner.folder / LONG.id)) >= 3
+        task.cancel()
+        await asyncio.wait([task])
+        assert processes_of(runner.folder / LONG.id) == []
+        assert len(processes_of(runner.folder / "engines")) == 1
+    assert nodes_left(tmp_path) == []
+
+
 async def test_whole_run_has_no_note_of_its_end(tmp_path: Path) -> None:
     """Only what broke off says so."""
     (outcome,) = await run(tmp_path, SHORT)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import cast
 
 import msgspec
+import pytest
 
-from harness.drive import node_names, read_ledger, settled, stream_keys
+from harness.control import HarnessControl, encode
+from harness.drive import RunningInstrument, node_names, read_ledger, settled, stream_keys
+from harness.errors import HarnessError
 from harness.launch.process import RunningNode
+from harness.launch.processes import Child
 from harness.model import Lane, LedgerEntry, Node, Scenario, Stack, Workload
 
 
@@ -33,6 +42,51 @@ def test_each_lane_gets_a_key_in_its_order() -> None:
     """The n-th started stream has the number n."""
     keys = list(stream_keys("r", scenario()))
     assert [str(k) for k in keys] == ["r.a_b.aa.0", "r.a_b.aa.1"]
+
+
+@asynccontextmanager
+async def instrument() -> AsyncIterator[tuple[RunningInstrument, socket.socket, socket.socket]]:
+    """The harness's end of a helper that the test plays: with the sockets of both ends."""
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    control = HarnessControl(reader, writer, "relay")
+    with theirs:
+        yield RunningInstrument(control, writer, cast("Child", None)), ours, theirs
+
+
+async def test_instrument_that_has_stopped_holds_no_socket() -> None:
+    """Whatever its transport had to say was heard before."""
+    async with instrument() as (running, ours, theirs):
+        theirs.sendall(encode({"kind": "done"}))
+        await running.stop()
+        assert ours.fileno() == -1
+
+
+async def test_instrument_that_died_with_orders_unread_is_one_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The kernel resets its socket; asyncio has nothing to add."""
+    async with instrument() as (running, ours, theirs):
+        await running.control.send("go")
+        theirs.close()
+        with pytest.raises(HarnessError, match="ended without being told to") as caught:
+            await running.stop()
+        assert caught.value.where == "relay"
+        assert ours.fileno() == -1
+    del running, caught
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_trouble_at_the_stop_counts_only_where_there_is_no_other() -> None:
+    """What ended the run first is what is told."""
+    async with instrument() as (running, _, theirs):
+        theirs.close()
+        await running.leave(ValueError)
+    async with instrument() as (running, _, theirs):
+        theirs.close()
+        with pytest.raises(HarnessError, match="ended"):
+            await running.leave(None)
 
 
 def test_ledger_of_a_shared_engine_is_read_by_key() -> None:
