@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from harness.errors import HarnessError
 from harness.model import Load
 
 LIMITS = {Load.MEASURES: 1, Load.SHAPE: 2, Load.WAITS: 8}
@@ -27,27 +28,40 @@ class Schedule:
         self._jobs = jobs
         self._running: list[Load] = []
         self._waiting_alone = 0
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self._lock_path = lock_path or Path(tempfile.gettempdir()) / "streamchaos.lock"
 
     @asynccontextmanager
     async def place(self, load: Load) -> AsyncIterator[None]:
-        """Waits for a place and holds it."""
+        """Waits for a place and holds it.
+
+        Raises:
+            HarnessError: the lock of the machine cannot be opened.
+        """
+        await self._take(load)
+        try:
+            async with self._machine(exclusive=load is Load.MEASURES):
+                yield
+        finally:
+            self._running.remove(load)
+            self._tell()
+
+    async def _take(self, load: Load) -> None:
         alone = load is Load.MEASURES
         self._waiting_alone += alone
         try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._fits(load))
-                self._running.append(load)
+            while not self._fits(load):
+                await self._changed.wait()
+            self._running.append(load)
         finally:
+            # Also where it gives up: others may have waited for nobody else.
             self._waiting_alone -= alone
-        try:
-            async with self._machine(exclusive=alone):
-                yield
-        finally:
-            async with self._changed:
-                self._running.remove(load)
-                self._changed.notify_all()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Has those who wait look again. Never suspends, so that no cancellation comes between."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def _fits(self, load: Load) -> bool:
         if load is Load.MEASURES:
@@ -59,7 +73,7 @@ class Schedule:
     @asynccontextmanager
     async def _machine(self, *, exclusive: bool) -> AsyncIterator[None]:
         """The lock of the machine: shared by all but those who measure."""
-        fd = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        fd = _opened(self._lock_path)
         try:
             mode = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
             while not _locked(fd, mode):  # noqa: ASYNC110
@@ -68,6 +82,22 @@ class Schedule:
             yield
         finally:
             os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of the lock file. One that another user made is opened as it is: in a sticky
+    folder the kernel may refuse O_CREAT for it (fs.protected_regular)."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            return os.open(path, flags | os.O_CREAT, 0o644)
+    except OSError as error:
+        todo = "remove it, or set TMPDIR to a folder of yours"
+        raise HarnessError(
+            f"cannot be opened: {error.strerror}", where=str(path), todo=todo
+        ) from error
 
 
 def _locked(fd: int, mode: int) -> bool:
