@@ -94,9 +94,11 @@ class Reactor:
             timeout_s = self._timeout_s()
             self.previous_poll_entry_ns = self.poll_entry_ns
             self.poll_entry_ns = now_ns()
-            for fd, events in self._epoll.poll(timeout_s):
-                handler = self._handlers.get(fd)
-                if handler is not None:
+            # Whose events these are is settled here: a handler may close a descriptor, and the next
+            # one that is opened bears the same number.
+            ready = [(fd, e, self._handlers.get(fd)) for fd, e in self._epoll.poll(timeout_s)]
+            for fd, events, handler in ready:
+                if handler is not None and self._handlers.get(fd) is handler:
                     handler(events)
             self._run_timers()
 
@@ -105,7 +107,7 @@ class Reactor:
         self._epoll.close()
 
     def stop(self) -> None:
-        """Ends `run()` after the handler that is running."""
+        """Ends `run()` once everything that is ready or due in this round has been called."""
         self._running = False
 
     def _probe(self, planned_ns: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
+from itertools import pairwise
 
 from harness.clock import now_ns
-from harness.reactor import READABLE, Reactor, percentile_ns
+from harness.reactor import READABLE, WRITABLE, Reactor, percentile_ns
 
 MS = 1_000_000
 
@@ -68,6 +70,69 @@ def test_removed_descriptor_is_not_handled() -> None:
         for fd in fds:
             os.close(fd)
     assert len(handled) == 1
+
+
+def test_descriptor_used_again_gets_no_events_of_the_one_before() -> None:
+    """A number that is closed and opened again in one round has had nothing happen to it yet."""
+    reactor = Reactor()
+    pipes = [os.pipe(), os.pipe()]
+    handled: list[str] = []
+
+    def replace(mine: int) -> None:
+        handled.append("first")
+        other, writer = pipes[1 - mine]
+        reactor.remove(other)
+        os.close(other)
+        os.close(writer)
+        pipes[1 - mine] = os.pipe()
+        assert pipes[1 - mine][0] == other
+        reactor.add(other, READABLE, lambda _: handled.append("stale"))
+        reactor.stop()
+
+    for number, (reader, writer) in enumerate(pipes):
+        os.write(writer, b"x")
+        reactor.add(reader, READABLE, lambda _, n=number: replace(n))  # type: ignore[misc]
+    reactor.run()
+    reactor.close()
+    for fds in pipes:
+        for fd in fds:
+            os.close(fd)
+    assert handled == ["first"]
+
+
+def test_every_runs_until_the_loop_ends() -> None:
+    """Again and again, and never twice for one period."""
+    reactor, ran = Reactor(), list[int]()
+
+    def tick() -> None:
+        ran.append(now_ns())
+        if len(ran) == 3:
+            reactor.stop()
+
+    begin_ns = now_ns()
+    reactor.every(MS, tick)
+    reactor.run()
+    reactor.close()
+    assert all(b - a >= MS for a, b in pairwise([begin_ns, *ran]))
+
+
+def test_events_that_are_waited_for_can_change() -> None:
+    """Writable first, then only readable: a descriptor that stays writable is not called again."""
+    reactor, seen = Reactor(), list[int]()
+    ours, theirs = socket.socketpair()
+
+    def on_events(events: int) -> None:
+        seen.append(events)
+        reactor.modify(ours.fileno(), READABLE)
+        theirs.send(b"x")
+        if len(seen) == 2:
+            reactor.stop()
+
+    with ours, theirs:
+        reactor.add(ours.fileno(), WRITABLE, on_events)
+        reactor.run()
+        reactor.close()
+    assert [bool(e & WRITABLE) for e in seen] == [True, False]
 
 
 def test_measuring_loop_knows_its_own_lateness() -> None:
