@@ -40,7 +40,8 @@ class MessageReader:
         """The messages that `data` completed.
 
         Raises:
-            HarnessError: a length beyond MESSAGE_BYTES_MAX: the other side is not one of ours.
+            HarnessError: a length beyond MESSAGE_BYTES_MAX, or no JSON object: the other side is
+                not one of ours.
         """
         self._pending += data
         messages: list[Message] = []
@@ -50,11 +51,16 @@ class MessageReader:
                 raise HarnessError(f"a control message of {size} bytes", where="control")
             if len(self._pending) < LENGTH.size + size:
                 break
-            messages.append(
-                msgspec.json.decode(bytes(self._pending[LENGTH.size : LENGTH.size + size]))
-            )
+            messages.append(_decoded(bytes(self._pending[LENGTH.size : LENGTH.size + size])))
             del self._pending[: LENGTH.size + size]
         return messages
+
+
+def _decoded(body: bytes) -> Message:
+    try:
+        return msgspec.json.decode(body, type=Message)
+    except msgspec.DecodeError as error:
+        raise HarnessError(f"a control message that is none: {error}", where="control") from error
 
 
 class HelperControl:
@@ -99,8 +105,8 @@ class HelperControl:
 
 
 class HarnessControl:
-    """The harness's end, on asyncio: `call` a verb and get its answer; other notices go to a
-    queue."""
+    """The harness's end, on asyncio: gives orders, and takes notices in the order of their
+    coming."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str
@@ -119,7 +125,11 @@ class HarnessControl:
         return cls(reader, writer, name)
 
     async def send(self, verb: str, **fields: object) -> None:
-        """Gives an order."""
+        """Gives an order.
+
+        Raises:
+            HarnessError: the helper is gone.
+        """
         try:
             self._writer.write(encode({"verb": verb, **fields}))
             await self._writer.drain()
@@ -146,7 +156,12 @@ class HarnessControl:
         return message
 
     async def call(self, verb: str, **fields: object) -> Message:
-        """Gives an order and returns the next notice."""
+        """Gives an order and returns the next notice. For verbs that are answered, and as long as
+        nothing else is told.
+
+        Raises:
+            HarnessError: as `send` and `receive`.
+        """
         await self.send(verb, **fields)
         return await self.receive()
 
