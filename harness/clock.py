@@ -52,8 +52,10 @@ class KernelClock:
         self.steps = 0
 
     def observe(self, sample: OffsetSample) -> None:
-        """Takes a new sample of the offset; a jump beyond STEP_LIMIT_NS counts as a step."""
-        if abs(sample.offset_ns - self._last.offset_ns) > STEP_LIMIT_NS + sample.width_ns:
+        """Takes a new sample of the offset; a jump beyond STEP_LIMIT_NS, and beyond what the two
+        samples admit to be off, counts as a step."""
+        allowed_ns = STEP_LIMIT_NS + self._last.width_ns + sample.width_ns
+        if abs(sample.offset_ns - self._last.offset_ns) > allowed_ns:
             self.steps += 1
         self._last = sample
 

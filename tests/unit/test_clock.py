@@ -44,6 +44,29 @@ def test_slew_below_the_limit_is_no_step() -> None:
     assert kernel.steps == 0
 
 
+@pytest.mark.parametrize("widths_ns", [(0, 5_000_000), (5_000_000, 0), (2_500_000, 2_500_000)])
+def test_sample_that_admits_to_be_off_is_no_step(widths_ns: tuple[int, int]) -> None:
+    """Nor is the good one after it: either may have been interrupted between its readings."""
+    kernel = KernelClock()
+    offset_ns = -kernel.to_monotonic_ns(0)
+    before_ns, after_ns = widths_ns
+    kernel.observe(OffsetSample(offset_ns, before_ns))
+    kernel.observe(OffsetSample(offset_ns + 5_500_000, after_ns))
+    assert kernel.steps == 0
+    kernel.observe(OffsetSample(offset_ns + 12_500_000, 0))
+    assert kernel.steps == 1
+
+
+def test_step_back_to_where_it_was_does_not_undo_the_first() -> None:
+    """Stamps of both times are still about."""
+    kernel = KernelClock()
+    offset_ns = -kernel.to_monotonic_ns(0)
+    kernel.observe(OffsetSample(offset_ns + 1_000_000_000, 0))
+    kernel.observe(OffsetSample(offset_ns, 0))
+    assert kernel.steps == 2
+    assert kernel.to_monotonic_ns(offset_ns + 1_000) == 0
+
+
 def test_tick_samples_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not on each call, since each costs five readings of two clocks."""
     taken: list[int] = []
