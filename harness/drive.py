@@ -94,6 +94,33 @@ def _has_ended(start: asyncio.Task[RunningNode]) -> bool:
     return start.cancelled() or bool(start.exception()) or start.result().exit_status is not None
 
 
+class LastWords(asyncio.StreamReader):
+    """Gives what a helper said before it died. asyncio's own forgets it once the socket is reset,
+    as it is where a helper ends with an order unread or is given one after its end."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self._socket = sock
+
+    def set_exception(self, _: BaseException) -> None:
+        """A reset is an end, behind all that can be read; the socket is not yet closed."""
+        with suppress(OSError):
+            while data := self._socket.recv(1 << 16):
+                self.feed_data(data)
+        self.feed_eof()
+
+
+async def connect(sock: socket.socket, name: str) -> tuple[HarnessControl, asyncio.StreamWriter]:
+    """Control over our end of a helper's socket pair, and what is to be closed in the end."""
+    loop = asyncio.get_running_loop()
+    reader = LastWords(sock)
+    transport, protocol = await loop.create_connection(
+        lambda: asyncio.StreamReaderProtocol(reader, loop=loop), sock=sock
+    )
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    return HarnessControl(reader, writer, name), writer
+
+
 class RunningInstrument:
     """A helper process and the harness's end of its control socket."""
 
@@ -107,8 +134,7 @@ class RunningInstrument:
         """Starts `python -m module` with the other end of a socket pair."""
         ours, theirs = socket.socketpair()
         log = folder / f"{module.rpartition('.')[2]}.log"
-        reader, writer = await asyncio.open_connection(sock=ours)
-        control = HarnessControl(reader, writer, f"{module} (see {log})")
+        control, writer = await connect(ours, f"{module} (see {log})")
         try:
             with theirs:
                 child = await keeper.spawn(
@@ -132,7 +158,9 @@ class RunningInstrument:
         """
         try:
             async with asyncio.timeout(STOP_S):
-                await self.control.send("stop")
+                # One that is gone has said why, or its silence tells.
+                with suppress(HarnessError):
+                    await self.control.send("stop")
                 await self.until("done")
         except TimeoutError:
             raise HarnessError("does not stop", where=self.control.name) from None

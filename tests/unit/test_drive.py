@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import socket
 from collections.abc import AsyncIterator
@@ -13,12 +12,20 @@ from typing import cast
 import msgspec
 import pytest
 
-from harness.control import HarnessControl, encode
-from harness.drive import RunningInstrument, node_names, read_ledger, settled, stream_keys
+from harness.control import encode
+from harness.drive import (
+    RunningInstrument,
+    connect,
+    node_names,
+    read_ledger,
+    settled,
+    stream_keys,
+)
 from harness.errors import HarnessError
 from harness.launch.process import RunningNode
 from harness.launch.processes import Child
 from harness.model import Lane, LedgerEntry, Node, Scenario, Stack, Workload
+from tests.conditions import eventually
 
 
 def scenario(*nodes: Node) -> Scenario:
@@ -48,8 +55,7 @@ def test_each_lane_gets_a_key_in_its_order() -> None:
 async def instrument() -> AsyncIterator[tuple[RunningInstrument, socket.socket, socket.socket]]:
     """The harness's end of a helper that the test plays: with the sockets of both ends."""
     ours, theirs = socket.socketpair()
-    reader, writer = await asyncio.open_connection(sock=ours)
-    control = HarnessControl(reader, writer, "relay")
+    control, writer = await connect(ours, "relay")
     with theirs:
         yield RunningInstrument(control, writer, cast("Child", None)), ours, theirs
 
@@ -76,6 +82,20 @@ async def test_instrument_that_died_with_orders_unread_is_one_error(
     del running, caught
     gc.collect()
     assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_last_words_of_an_instrument_that_died_are_heard(noticed: bool) -> None:
+    """Whether or not its socket was known to be reset when it was told to stop."""
+    async with instrument() as (running, ours, theirs):
+        await running.control.send("go")
+        theirs.sendall(encode({"kind": "failed", "what": "no room", "todo": "free space"}))
+        theirs.close()
+        if noticed:
+            await eventually(lambda: ours.fileno() == -1)
+        with pytest.raises(HarnessError, match="no room") as caught:
+            await running.stop()
+        assert (caught.value.where, caught.value.todo) == ("relay", "free space")
 
 
 async def test_trouble_at_the_stop_counts_only_where_there_is_no_other() -> None:
