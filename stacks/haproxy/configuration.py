@@ -116,6 +116,9 @@ class Settings:
 
     @property
     def hears_client_close(self) -> bool:
-        """Whether a client's FIN is passed on at once; 2.6 needs it where the client is, too."""
-        sides = (BACKEND,) if self.version >= (2, 8) else (BACKEND, FRONTEND)
-        return all(self.is_on("abortonclose", side) for side in sides)
+        """Whether a client's FIN is passed on at once.
+
+        A frontend's own line is ignored; 2.6 needs that of `defaults`, which holds for both sides.
+        """
+        places = (BACKEND,) if self.version >= (2, 8) else (BACKEND, DEFAULTS)
+        return all(self.is_on("abortonclose", place) for place in places)

@@ -58,9 +58,9 @@ RULES = (
     Rule(
         when=always,
         find=line("http-response", "wait-for-body"),
-        explains=HOLDS,
-        cure="Take http-response wait-for-body out for streams: it keeps the answer until its "
-        "time is over or a buffer is full.",
+        explains=(*HOLDS, SymptomKind.CUT),
+        cure="Take http-response wait-for-body out for streams: it waits for the whole answer or "
+        "a full buffer, and ends with 504 where its time is over first.",
     ),
     Rule(
         when=lambda s: s.holds_chunks,
@@ -75,8 +75,8 @@ RULES = (
         find=unset("abortonclose"),
         missing="option abortonclose",
         explains=CANCELS,
-        cure="Set option abortonclose in defaults (in the backend alone 2.6 ignores it): a "
-        "client's FIN is otherwise noticed only at the next writes.",
+        cure="Set option abortonclose in defaults (a frontend's is ignored, by 2.6 a backend's "
+        "too): a client's FIN is otherwise noticed only at the next writes.",
     ),
     Rule(
         when=always,

@@ -98,6 +98,15 @@ def test_late_cancel_with_the_option_in_the_backend_depends_on_the_version(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_late_cancel_with_the_option_in_the_frontend_is_blamed_on_it(version: str) -> None:
+    """Both versions ignore it there: the line is the one to move."""
+    text = render(Node(kind="haproxy", server_lines=("option abortonclose",)))
+    found = blame(text, version, SymptomKind.CANCEL_LATE)
+    assert found
+    assert (found.text, found.missing) == ("option abortonclose", False)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_late_cancel_is_blamed_only_without_the_option_in_defaults(version: str) -> None:
     """As shipped the line is missing; in defaults it counts for both sides."""
     bare = blame(render(Node(kind="haproxy")), version, SymptomKind.CANCEL_LATE)
@@ -113,6 +122,16 @@ def test_cut_is_blamed_on_the_timer_in_force() -> None:
     found = blame(text, "2.8.25", SymptomKind.CUT)
     assert found
     assert found.text == "timeout server 2s"
+
+
+def test_cut_by_waiting_for_the_body_is_blamed_on_it() -> None:
+    """It answers 504 itself, long before the shipped timer."""
+    line = "http-response wait-for-body time 1s"
+    text = render(Node(kind="haproxy", server_lines=(line,)))
+    for symptom in (SymptomKind.HELD, SymptomKind.CUT):
+        found = blame(text, "2.8.25", symptom)
+        assert found
+        assert found.text == line
 
 
 def test_repeat_by_retry_of_connections_is_not_blamed() -> None:
