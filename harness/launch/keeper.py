@@ -1,12 +1,12 @@
 """The keeper: the parent of everything that the harness starts, in a session of its own.
 
 Run as `python -I -S keeper.py FD`: the standard library only, so that it is there in some 20 ms. It
-holds a socket to the harness; when that ends, however the harness ended, it kills every descendant
-(as a subreaper it inherits orphans: workers of a killed nginx master, daemons that forked twice),
-removes the temporary folders it was told of, and is gone.
+holds a socket to the harness; when that ends, or the harness does, however it ended, it kills every
+descendant (as a subreaper it inherits orphans: workers of a killed nginx master, daemons that
+forked twice), removes the temporary folders it was told of, and is gone.
 
-Messages are JSON with a length in front. Verbs: spawn, signal, kill_tree, folder, end. Notices:
-spawned, spawn_failed, exited, tree_gone.
+Messages are JSON with a length in front. Verbs: spawn, signal, kill_tree, folder. Notices: spawned,
+spawn_failed, exited, tree_gone.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ HIGH_FD = 200
 FD_MAX = 1 << 16
 SWEEPS_MAX = 2_000
 TICK_S = 0.005
+PROC = Path("/proc")
+THREADS = 17  # proc_pid_stat(5): num_threads, counted from the state
 UNTOUCHABLE = {signal.SIGKILL, signal.SIGSTOP}
 
 Message = dict[str, Any]
@@ -43,27 +46,31 @@ def prctl(option: int, value: int) -> None:
 
 
 def parents() -> dict[int, int]:
-    """Parent of each process that is not a zombie."""
+    """Parent of each process that runs: not of a zombie, unless other threads of it go on.
+
+    /proc is listed again until it shows nobody new, so that who forks and ends meanwhile is found.
+    """
     found: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != b"Z":
-            found[int(entry.name)] = int(fields[1])
+    seen: set[str] = set()
+    while new := {entry.name for entry in PROC.iterdir() if entry.name.isdigit()} - seen:
+        seen |= new
+        for name in new:
+            try:
+                fields = (PROC / name / "stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            if fields[0] != b"Z" or fields[THREADS] != b"1":
+                found[int(name)] = int(fields[1])
     return found
 
 
-def descendants(root: int) -> list[int]:
-    """All below `root`, at this moment."""
+def descendants(*roots: int) -> list[int]:
+    """All below `roots`, at this moment."""
     children: dict[int, list[int]] = {}
     for pid, parent in parents().items():
         children.setdefault(parent, []).append(pid)
     found: list[int] = []
-    waiting = [root]
+    waiting = list(roots)
     while waiting:
         mine = children.get(waiting.pop(), [])
         found += mine
@@ -79,16 +86,46 @@ def send_signal(pid: int, number: int) -> None:
         return
 
 
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL to descendants of ours and to their groups: a group is killed at one stroke, and no
+    fork of a member escapes."""
+    groups = {getpgid(pid) for pid in pids} - {0, 1, os.getpgrp()}
+    for group in groups:
+        send_signal(-group, signal.SIGKILL)
+    for pid in pids:
+        send_signal(pid, signal.SIGKILL)
+
+
+def getpgid(pid: int) -> int:
+    """The group of a process, 0 once it is gone."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def watch(pid: int) -> int | None:
+    """A descriptor that is readable once the process has ended; None where the kernel has none."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
 class Keeper:
-    """Single-threaded: one poll over the socket and the pipe that SIGCHLD writes to."""
+    """Single-threaded: one poll over the socket, the pipe that SIGCHLD writes to, and the harness.
+
+    The harness is watched apart from its socket, since a process that it forked may hold that open.
+    """
 
     def __init__(self, fd: int) -> None:
         self.socket = socket.socket(fileno=fd)
+        self.harness = watch(os.getppid())
         self.pending = bytearray()
         self.fds: list[int] = []
         self.outgoing = bytearray()
         self.folders: list[str] = []
-        self.groups: dict[int, set[int]] = {}
+        self.trees: dict[int, set[int]] = {}
         self.marks: dict[int, str] = {}
         self.wake_read, self.wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.ended = False
@@ -110,9 +147,12 @@ class Keeper:
         """One round per thing that happens."""
         while not self.ended:
             writing = [self.socket] if self.outgoing else []
-            timeout = TICK_S if self.groups else None
+            timeout = TICK_S if self.trees else None
             control = self.socket.fileno()
-            ready, writable, _ = select.select([control, self.wake_read], writing, [], timeout)
+            reading = [fd for fd in (control, self.wake_read, self.harness) if fd is not None]
+            ready, writable, _ = select.select(reading, writing, [], timeout)
+            if self.harness in ready:
+                return
             if self.wake_read in ready:
                 os.read(self.wake_read, 4096)
             self.reap()
@@ -169,12 +209,9 @@ class Keeper:
             case "signal":
                 self.signal(message["pid"], message["signal"])
             case "kill_tree":
-                pid = message["pid"]
-                self.groups[pid] = {pid, *descendants(pid)}
+                self.trees[message["pid"]] = {message["pid"]}
             case "folder":
                 self.folders.append(message["path"])
-            case "end":
-                self.ended = True
             case verb:
                 raise ValueError(f"unknown verb {verb!r}")
 
@@ -185,11 +222,12 @@ class Keeper:
         closes."""
         control = self.fds.pop(0) if message.get("control") else -1
         said_read, said_write = os.pipe2(os.O_CLOEXEC)
-        mark = f"{os.getpid()}.{message['id']}"
+        keeper = os.getpid()
+        mark = f"{keeper}.{message['id']}"
         message["env"] = {**message["env"], CHILD_VARIABLE: mark}
         pid = os.fork()
         if pid == 0:
-            self.become(message, control, said_write)
+            self.become(message, keeper, control, said_write)
         os.close(said_write)
         if control >= 0:
             os.close(control)
@@ -202,11 +240,14 @@ class Keeper:
             self.marks[pid] = f"{CHILD_VARIABLE}={mark}"
             self.send("spawned", id=message["id"], pid=pid)
 
-    def become(self, message: Message, control: int, said: int) -> None:
+    def become(self, message: Message, keeper: int, control: int, said: int) -> None:
         """In the child: what it is to run, and nothing of ours."""
         try:
             os.setsid()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != keeper:
+                # It was killed before we asked to be killed with it.
+                os._exit(127)
             for number in signal.valid_signals() - UNTOUCHABLE:
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(message["cwd"])
@@ -219,9 +260,9 @@ class Keeper:
                 environment["STREAMCHAOS_CONTROL_FD"] = str(CONTROL_FD)
             os.execvpe(message["argv"][0], message["argv"], environment)
         except OSError as error:
-            os.write(said, f"{error.strerror}: {error.filename or message['argv'][0]}".encode())
+            tell(said, f"{error.strerror}: {error.filename or message['argv'][0]}")
         except ValueError as error:
-            os.write(said, f"{error}: {message['argv'][0]}".encode())
+            tell(said, f"{error}: {message['argv'][0]}")
         finally:
             os._exit(127)
 
@@ -243,49 +284,55 @@ class Keeper:
         if pid in descendants(os.getpid()):
             send_signal(pid, number)
 
-    def reap(self) -> None:
-        """Tells of each child that has ended, adopted ones too."""
+    def reap(self) -> bool:
+        """Takes each child that has ended, and tells of those that were asked for. False once there
+        is no child: then there is no descendant either, since orphans become children."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if pid == 0:
-                return
-            self.send("exited", pid=pid, code=os.waitstatus_to_exitcode(status))
+                return True
+            if pid in self.marks:
+                self.send("exited", pid=pid, code=os.waitstatus_to_exitcode(status))
 
     def check_trees(self) -> None:
         """Goes on killing trees until nothing of them is left.
 
-        A tree is what hung below the process when the order came, what has come since, and whoever
-        shares its session or bears its mark: orphans are re-parented to us and keep both.
+        A tree is the process, what hangs below it and has hung there since the order came, and
+        whoever shares its session or bears its mark: orphans become our children and keep both.
         """
-        if not self.groups:
+        if not self.trees:
             return
         alive = descendants(os.getpid())
-        for root, known in list(self.groups.items()):
+        for root, known in list(self.trees.items()):
             mark = self.marks.get(root, "")
             mine = [p for p in alive if p in known or session_of(p) == root or bears(p, mark)]
-            for pid in list(mine):
-                mine += [p for p in descendants(pid) if p not in mine]
-            known.update(mine)
-            for pid in mine:
-                send_signal(pid, signal.SIGKILL)
-            if not mine:
-                del self.groups[root]
+            if mine:
+                whole = {*mine, *descendants(*mine)}
+                known |= whole
+                kill_all(whole)
+            else:
+                # How it ended is told before that it is gone.
+                self.reap()
+                del self.trees[root]
+                self.marks.pop(root, None)
                 self.send("tree_gone", pid=root)
 
     def sweep(self) -> None:
         """Kills every descendant, again and again, until there is none: a fork may have raced with
         us."""
         for _ in range(SWEEPS_MAX):
-            alive = descendants(os.getpid())
-            if not alive:
+            kill_all(descendants(os.getpid()))
+            if not self.reap():
                 return
-            for pid in alive:
-                send_signal(pid, signal.SIGKILL)
-            self.reap()
             select.select([], [], [], TICK_S)
+
+
+def tell(fd: int, text: str) -> None:
+    """Writes a line; a path in it may hold bytes that are no UTF-8."""
+    os.write(fd, text.encode("utf-8", "replace"))
 
 
 def session_of(pid: int) -> int:
@@ -299,7 +346,7 @@ def session_of(pid: int) -> int:
 def bears(pid: int, mark: str) -> bool:
     """Whether the mark stands in the environment that the process was started with."""
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        environment = (PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return False
     return bool(mark) and mark.encode() in environment.split(b"\0")
@@ -309,6 +356,8 @@ def main() -> None:
     """The program."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # Whoever started us may have blocked some, which we and our children would inherit.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     Keeper(int(sys.argv[1])).run()
 

@@ -8,36 +8,22 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from harness.errors import HarnessError, StackStartError
-from harness.launch.processes import Child, Keeper
+from harness.control import Message, MessageReader, encode
+from harness.errors import HarnessError
+from harness.launch.processes import KEEPER, Keeper
 from tests.conditions import DEADLINE_S, eventually, until
+from tests.integration.children import DAEMON, FORKED, MARK, SLEEPER, marked, read, started
 
 ROOT = Path(__file__).parents[2]
-MARK = "STREAMCHAOS_TEST_MARK"
 RUNS = 20
-SLEEPER = "import signal; signal.pause()"
-# Forks twice, leaves the session, and says where it is once it is deaf to SIGTERM.
-DAEMON = """
-import os, signal, sys
-def fork():
-    if os.fork():
-        signal.pause()
-fork()
-os.setsid()
-if os.fork():
-    os._exit(0)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-open(sys.argv[1], "w").write(str(os.getpid()))
-signal.pause()
-"""
 RUNNER = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 from pathlib import Path
 from harness.launch.processes import Keeper
 folder = Path(sys.argv[1])
@@ -55,7 +41,9 @@ async def main():
         await start(sys.argv[2], str(folder / "daemon"))
         while not (folder / "daemon").exists() or not (folder / "daemon").read_text():
             await asyncio.sleep(0.005)
-        (folder / "ready").touch()
+        if len(sys.argv) > 3 and not (fork := os.fork()):
+            signal.pause()
+        (folder / "ready").write_text(str(fork if len(sys.argv) > 3 else ""))
         await asyncio.Event().wait()
 asyncio.run(main())
 """
@@ -68,40 +56,18 @@ async def keeper() -> AsyncIterator[Keeper]:
         yield running
 
 
-@pytest.fixture
-def foreign() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that the keeper did not start."""
-    with subprocess.Popen([sys.executable, "-I", "-S", "-c", SLEEPER]) as running:
-        yield running
-        running.kill()
+async def failure_of(asked: Awaitable[object]) -> str:
+    """What the harness's failure says; empty where there is none."""
+    try:
+        await asked
+    except HarnessError as error:
+        return str(error)
+    return ""
 
 
-async def started(
-    keeper: Keeper,
-    folder: Path,
-    *argv: str,
-    env: Mapping[str, str] | None = None,
-    control: socket.socket | None = None,
-) -> Child:
-    """A Python program below `folder`, its output in `out` and `err`."""
-    return await keeper.spawn(
-        [sys.executable, "-I", "-S", "-c", *argv],
-        env=dict(env or {}),
-        cwd=folder,
-        stdout=folder / "out",
-        stderr=folder / "err",
-        control=control,
-    )
-
-
-def marked(mark: str) -> list[int]:
-    """Pids of the live processes whose environment holds this mark."""
-    found = []
-    for process in psutil.process_iter(["environ", "status"]):
-        environ = process.info["environ"] or {}
-        if environ.get(MARK) == mark and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
+def send(sock: socket.socket, **order: object) -> None:
+    """An order, as the harness sends it."""
+    sock.sendall(encode(dict(order)))
 
 
 @pytest.mark.parametrize("victim", ["runner", "group"])
@@ -127,13 +93,102 @@ def test_keeper_runner_killed_leaves_nothing(tmp_path: Path, victim: str, run: i
     assert not (tmp_path / "kept").exists()
 
 
+def test_keeper_runner_killed_whose_fork_lives_ends_all_the_same(tmp_path: Path) -> None:
+    """A process that the runner forked holds the socket open, and saves nobody by it."""
+    mark = f"{os.getpid()}-forked"
+    runner = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, str(tmp_path), DAEMON, "fork"],
+        cwd=ROOT,
+        env={**os.environ, MARK: mark, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    try:
+        fork = int(until(lambda: (tmp_path / "ready").exists() and read(tmp_path / "ready")))
+        os.kill(runner.pid, signal.SIGKILL)
+        until(lambda: marked(mark) == [fork])
+        until(lambda: not (tmp_path / "kept").exists())
+    finally:
+        os.killpg(runner.pid, signal.SIGKILL)
+        runner.wait()
+
+
+async def test_keeper_left_removes_its_folders_after_its_children(tmp_path: Path) -> None:
+    """Whoever still writes there is ended first; other folders stay."""
+    kept, other = tmp_path / "kept", tmp_path / "other"
+    for folder in (kept, other):
+        folder.mkdir()
+    source = (
+        "import itertools, pathlib, sys\n"
+        "for n in itertools.count():\n"
+        "    pathlib.Path(sys.argv[1], str(n % 1000)).touch()"
+    )
+    async with Keeper() as keeper:
+        await keeper.keep_folder(kept)
+        await started(keeper, tmp_path, source, str(kept))
+        await eventually((kept / "999").exists)
+    assert not kept.exists()
+    assert other.exists()
+
+
+async def test_keeper_left_at_once_is_gone() -> None:
+    """Before anything was asked of it."""
+    before = set(psutil.Process().children())
+    async with Keeper():
+        pass
+    assert set(psutil.Process().children()) <= before
+
+
+async def test_keeper_itself_killed_leaves_no_forks_of_its_children(tmp_path: Path) -> None:
+    """The kernel ends the children; the harness ends those that they had forked."""
+    mark = f"{os.getpid()}-orphans"
+    async with Keeper() as keeper:
+        child = await started(keeper, tmp_path, FORKED, env={MARK: mark})
+        await eventually((tmp_path / "ready").exists)
+        assert len(marked(mark)) == 2
+        os.kill(psutil.Process(child.pid).ppid(), signal.SIGKILL)
+        await eventually(lambda: not marked(mark))
+
+
+async def test_keeper_itself_killed_refuses_whatever_is_asked(tmp_path: Path) -> None:
+    """Each time anew, and nobody waits for an answer that cannot come."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        async with asyncio.timeout(DEADLINE_S), Keeper() as keeper:
+            child = await started(keeper, tmp_path, SLEEPER)
+            os.kill(psutil.Process(child.pid).ppid(), signal.SIGKILL)
+            await child.exited
+            for _ in range(2):
+                with pytest.raises(HarnessError, match="keeper"):
+                    await keeper.kill_tree(child.pid)
+                with pytest.raises(HarnessError, match="keeper"):
+                    await started(keeper, tmp_path, SLEEPER, control=theirs)
+                with pytest.raises(HarnessError, match="keeper"):
+                    await keeper.keep_folder(tmp_path)
+
+
+async def test_keeper_itself_killed_tells_who_waits_for_a_tree(tmp_path: Path) -> None:
+    """An order that it never got to is answered too."""
+    async with asyncio.timeout(DEADLINE_S), Keeper() as keeper:
+        child = await started(keeper, tmp_path, SLEEPER)
+        parent = psutil.Process(child.pid).ppid()
+        os.kill(parent, signal.SIGSTOP)
+        async with asyncio.TaskGroup() as group:
+            killing = group.create_task(failure_of(keeper.kill_tree(child.pid)))
+            spawning = group.create_task(failure_of(started(keeper, tmp_path, SLEEPER)))
+            await asyncio.sleep(0)
+            os.kill(parent, signal.SIGKILL)
+        assert "keeper" in killing.result()
+        assert "keeper" in spawning.result()
+
+
 async def test_keeper_itself_killed_takes_its_children_along(tmp_path: Path) -> None:
     """Children do not outlive a keeper that is killed, and who waits for them is told."""
     async with Keeper() as keeper:
-        child = await started(keeper, tmp_path, SLEEPER)
+        mark = f"{os.getpid()}-child"
+        child = await started(keeper, tmp_path, SLEEPER, env={MARK: mark})
         parent = psutil.Process(child.pid).ppid()
         os.kill(parent, signal.SIGKILL)
-        await eventually(lambda: not psutil.pid_exists(child.pid))
+        await eventually(lambda: not marked(mark))
         with pytest.raises(HarnessError):
             await started(keeper, tmp_path, SLEEPER)
 
@@ -146,6 +201,54 @@ async def test_keeper_stopped_and_continued_goes_on(keeper: Keeper, tmp_path: Pa
     await keeper.signal(first.pid, signal.SIGTERM)
     os.kill(parent, signal.SIGCONT)
     assert await first.exited == -signal.SIGTERM
+
+
+async def test_orders_beyond_the_socket_are_done_in_order(keeper: Keeper, tmp_path: Path) -> None:
+    """Nobody waits for a stopped keeper, and one who is cancelled cuts no order of the others."""
+    first = await started(keeper, tmp_path, SLEEPER)
+    parent = psutil.Process(first.pid).ppid()
+    os.kill(parent, signal.SIGSTOP)
+    ours, theirs = socket.socketpair()
+    source = "import os; os.write(int(os.environ['STREAMCHAOS_CONTROL_FD']), b'here')"
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        with theirs:
+            for _ in range(20):
+                large = {"LARGE": "x" * 100_000}
+                cut = group.create_task(started(keeper, tmp_path, SLEEPER, env=large))
+                await asyncio.sleep(0)
+                cut.cancel()
+            last = group.create_task(started(keeper, tmp_path, source, control=theirs))
+            await keeper.signal(first.pid, signal.SIGTERM)
+            await asyncio.sleep(0)
+        os.kill(parent, signal.SIGCONT)
+        assert await (await last).exited == 0
+    with ours:
+        assert ours.recv(100) == b"here"
+    assert await first.exited == -signal.SIGTERM
+    assert psutil.Process(parent).children() == []
+
+
+def test_keeper_whose_notices_nobody_reads_goes_on(tmp_path: Path) -> None:
+    """They wait for their reader, however many; orders are done meanwhile."""
+    count, nobody = 1_000, 1 << 30
+    ours, theirs = socket.socketpair()
+    argv = [sys.executable, "-I", "-S", str(KEEPER), str(theirs.fileno())]
+    with ours, subprocess.Popen(argv, pass_fds=(theirs.fileno(),), start_new_session=True):
+        theirs.close()
+        for number in range(count):
+            send(ours, verb="kill_tree", pid=nobody + number)
+        out = str(tmp_path / "out")
+        where = {"env": {}, "cwd": str(tmp_path), "stdout": out, "stderr": out}
+        send(ours, verb="spawn", id=1, argv=["touch", "done"], **where)
+        until((tmp_path / "done").exists)
+        ours.settimeout(DEADLINE_S)
+        reader, told = MessageReader(), list[Message]()
+        while len(told) < count + 2:
+            told += reader.feed(ours.recv(1 << 16))
+        ours.shutdown(socket.SHUT_RDWR)
+    gone = {notice["pid"] for notice in told if notice["kind"] == "tree_gone"}
+    assert gone == set(range(nobody, nobody + count))
+    assert [n["kind"] for n in told if n["kind"] != "tree_gone"] == ["spawned", "exited"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -161,97 +264,6 @@ async def test_keeper_signalled_politely_goes_on(
     assert first.exit_status is None
 
 
-async def test_spawn_missing_program_is_told(keeper: Keeper, tmp_path: Path) -> None:
-    """A program that does not exist is an error that names it, and the keeper goes on."""
-    with pytest.raises(StackStartError, match="no-such-program"):
-        await keeper.spawn(
-            ["/no-such-program"],
-            env={},
-            cwd=tmp_path,
-            stdout=tmp_path / "out",
-            stderr=tmp_path / "err",
-        )
-    child = await started(keeper, tmp_path, "raise SystemExit(7)")
-    assert await child.exited == 7
-
-
-async def test_spawn_huge_environment_is_told(keeper: Keeper, tmp_path: Path) -> None:
-    """More than the kernel takes is an error of that spawn alone."""
-    with pytest.raises(StackStartError):
-        await started(keeper, tmp_path, SLEEPER, env={"HUGE": "x" * 2**22})
-    child = await started(keeper, tmp_path, "raise SystemExit(7)")
-    assert await child.exited == 7
-
-
-async def test_spawn_descriptors_are_its_own(keeper: Keeper, tmp_path: Path) -> None:
-    """A child has its three streams and descriptor 3, and nothing of the keeper's."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        source = (
-            "import os; fds = sorted(int(n) for n in os.listdir('/proc/self/fd'));"
-            "fds.remove(max(fds));"
-            "os.write(int(os.environ['STREAMCHAOS_CONTROL_FD']), repr(fds).encode())"
-        )
-        child = await started(keeper, tmp_path, source, control=theirs)
-        assert await child.exited == 0
-        assert ours.recv(100) == b"[0, 1, 2, 3]"
-
-
-async def test_spawn_broken_pipe_ends_the_child(keeper: Keeper, tmp_path: Path) -> None:
-    """Signals that Python ignores are not ignored in what it starts."""
-    child = await started(
-        keeper, tmp_path, "print(open('/proc/self/status').read())", env={"LC_ALL": "C"}
-    )
-    assert await child.exited == 0
-    told = (tmp_path / "out").read_text().partition("SigIgn:")[2].split()[0]
-    ignored = int(told, 16)
-    # The child is a Python, which ignores these two itself.
-    own = (1 << (signal.SIGPIPE - 1)) | (1 << (signal.SIGXFSZ - 1))
-    # Real-time signals are the C library's; what it inherited of them is nobody's to reset.
-    standard = (1 << 31) - 1
-    assert ignored & standard & ~own == 0
-
-
-async def test_signal_foreign_process_is_left_alone(
-    keeper: Keeper, foreign: subprocess.Popen[bytes]
-) -> None:
-    """A pid that is not below the keeper is never signalled."""
-    await keeper.signal(foreign.pid, signal.SIGKILL)
-    # Answered in order: when this is done, so is the line above.
-    await keeper.kill_tree(foreign.pid)
-    assert foreign.poll() is None
-
-
-async def test_kill_tree_forking_child_leaves_nothing(keeper: Keeper, tmp_path: Path) -> None:
-    """Workers of a master that was killed before are ended with its session."""
-    source = (
-        "import os, signal\n"
-        "for _ in range(3):\n"
-        "    if not os.fork(): signal.pause()\n"
-        "open('ready', 'w').close(); signal.pause()"
-    )
-    mark = f"{os.getpid()}-tree"
-    child = await started(keeper, tmp_path, source, env={MARK: mark})
-    await eventually((tmp_path / "ready").exists)
-    await keeper.signal(child.pid, signal.SIGKILL)
-    assert await child.exited == -signal.SIGKILL
-    assert len(marked(mark)) == 3
-    await keeper.kill_tree(child.pid)
-    assert marked(mark) == []
-
-
-async def test_kill_tree_daemon_of_another_session_is_ended(keeper: Keeper, tmp_path: Path) -> None:
-    """A daemon that left the session before its master died is ended with the tree."""
-    mark = f"{os.getpid()}-daemon"
-    place = tmp_path / "daemon"
-    child = await started(keeper, tmp_path, DAEMON, str(place), env={MARK: mark})
-    await eventually(lambda: place.exists() and place.read_text())
-    await keeper.signal(child.pid, signal.SIGKILL)
-    await child.exited
-    await keeper.kill_tree(child.pid)
-    assert marked(mark) == []
-
-
 async def test_keeper_itself_killed_tells_who_waits(tmp_path: Path) -> None:
     """Who waits for a child learns of its end when the keeper is killed."""
     async with Keeper() as keeper:
@@ -263,21 +275,9 @@ async def test_keeper_itself_killed_tells_who_waits(tmp_path: Path) -> None:
 
 async def test_keeper_undone_by_a_request_ends_all_the_same(tmp_path: Path) -> None:
     """A keeper that fails ends the workers of its children too."""
-    source = (
-        "import os, signal\n"
-        "if not os.fork():\n"
-        "    open('ready', 'w').close(); signal.pause()\n"
-        "signal.pause()"
-    )
     mark = f"{os.getpid()}-undone"
     async with Keeper() as keeper:
-        await started(keeper, tmp_path, source, env={MARK: mark})
+        await started(keeper, tmp_path, FORKED, env={MARK: mark})
         await eventually((tmp_path / "ready").exists)
-        await keeper._send({"nonsense": 1})
+        keeper._order({"nonsense": 1})
         await eventually(lambda: not marked(mark))
-
-
-async def test_spawn_argument_with_nul_is_told(keeper: Keeper, tmp_path: Path) -> None:
-    """What execve cannot take is an error of that spawn, not an exit code."""
-    with pytest.raises(StackStartError, match="null"):
-        await started(keeper, tmp_path, "x\0y")
