@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import ssl
@@ -112,9 +111,11 @@ class ProcessLauncher:
         """A node that answers.
 
         Raises:
-            StackStartError: it ended, or never got ready; with its last log lines.
+            PlanError: a placeholder has no value. StackStartError: it ended, or never got ready;
+                with its last log lines. PortTakenError: so many picks in a row were taken.
         """
-        version = await self._version(spec)
+        _make_folders(spec, folder)
+        version = await self._version(spec, folder)
         for _ in range(START_TRIES - 1):
             try:
                 return await self._start_once(spec, version, upstream, tls, folder)
@@ -133,21 +134,20 @@ class ProcessLauncher:
         ports = {name: self.sandbox.free_port() for name in spec.ports}
         values = self._values(folder, ports, upstream, tls)
         _write_files(spec, values, folder)
+        argv = [fill(word, values, spec.name) for word in spec.argv]
+        env = {name: fill(text, values, spec.name) for name, text in spec.env}
+        out, err = folder / "stdout.log", folder / "stderr.log"
         try:
-            child = await self._keeper.spawn(
-                [fill(word, values, spec.name) for word in spec.argv],
-                env={name: fill(text, values, spec.name) for name, text in spec.env},
-                cwd=folder,
-                stdout=folder / "stdout.log",
-                stderr=folder / "stderr.log",
-            )
+            child = await self._keeper.spawn(argv, env=env, cwd=folder, stdout=out, stderr=err)
         except StackStartError as error:
             raise StackStartError(error.what, where=spec.name, todo=error.todo) from None
         node = RunningNode(spec, folder, ports, child, version)
         try:
             await self._until_ready(node, tls)
         except BaseException:
-            await self._keeper.kill_tree(child.pid)
+            # A keeper that is gone must not hide what went wrong before.
+            with suppress(HarnessError):
+                await self._keeper.kill_tree(child.pid)
             raise
         return node
 
@@ -173,12 +173,13 @@ class ProcessLauncher:
         while now_ns() < deadline_ns:
             if node.exit_status is not None:
                 raise _ended(node, node.exit_status)
-            if node.spec.port_taken_text in node.tail():
+            if _port_is_taken(node):
                 raise PortTakenError(f"port {port} is held by somebody else", where=node.name)
             seen = await probe(readiness, self.sandbox.address, port, context)
             if not seen and listens(node.pid, port):
                 return
-            seen = seen or f"port {port} is answered by somebody else"
+            if not seen:
+                raise PortTakenError(f"port {port} is answered by somebody else", where=node.name)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.3, POLL_S_MAX)
         raise StackStartError(
@@ -187,24 +188,50 @@ class ProcessLauncher:
             todo=f"its last lines:\n{node.tail()}",
         )
 
-    async def _version(self, spec: NodeSpec) -> str:
+    async def _version(self, spec: NodeSpec, folder: Path) -> str:
         """What the program says of itself, asked once."""
         argv = spec.version_argv
         if not argv:
             return spec.version
         if argv not in self._versions:
-            self._versions[argv] = await _told_version(argv, dict(spec.env)) or spec.version
+            self._versions[argv] = await self._told_version(spec, folder) or spec.version
         return self._versions[argv]
 
+    async def _told_version(self, spec: NodeSpec, folder: Path) -> str:
+        said = folder / "version.txt"
+        said.unlink(missing_ok=True)
+        argv, env = spec.version_argv, dict(spec.env)
+        try:
+            child = await self._keeper.spawn(argv, env=env, cwd=folder, stdout=said, stderr=said)
+        except StackStartError:
+            return ""
+        try:
+            async with asyncio.timeout(VERSION_S):
+                await child.exited
+        except TimeoutError:
+            return ""
+        finally:
+            with suppress(HarnessError):
+                await self._keeper.kill_tree(child.pid)
+        match = VERSION_TEXT.search(_read(said))
+        return match[0] if match else ""
+
     async def stop(self, node: RunningNode) -> None:
-        """Asks, waits, then kills whatever is left of it; returns when nothing is."""
+        """Asks, waits, then kills whatever is left of it; returns when nothing is. One that is
+        cancelled waits no longer, and kills all the same."""
         with suppress(HarnessError):
-            if node.exit_status is None:
-                await self.signal(node, node.spec.stop_signal)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(node.spec.stop_grace_ms / 1000):
-                        await asyncio.shield(node.child.exited)
-            await self._keeper.kill_tree(node.pid)
+            try:
+                await self._ask_to_stop(node)
+            finally:
+                await self._keeper.kill_tree(node.pid)
+
+    async def _ask_to_stop(self, node: RunningNode) -> None:
+        if node.exit_status is not None:
+            return
+        await self.signal(node, node.spec.stop_signal)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(node.spec.stop_grace_ms / 1000):
+                await node.child.exited
 
     async def reload(self, node: RunningNode) -> None:
         """Sends the signal by which it reads its configuration again.
@@ -228,10 +255,12 @@ def _forget_logs(spec: NodeSpec, folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _write_files(spec: NodeSpec, values: Mapping[str, str], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in spec.folders:
+def _make_folders(spec: NodeSpec, folder: Path) -> None:
+    for name in (".", *spec.folders):
         (folder / name).mkdir(parents=True, exist_ok=True)
+
+
+def _write_files(spec: NodeSpec, values: Mapping[str, str], folder: Path) -> None:
     for file in spec.files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -239,33 +268,17 @@ def _write_files(spec: NodeSpec, values: Mapping[str, str], folder: Path) -> Non
         path.chmod(file.mode)
 
 
+def _port_is_taken(node: RunningNode) -> bool:
+    """Whether it says so; a kind that has no words for it never does."""
+    text = node.spec.port_taken_text
+    return bool(text) and text in node.tail()
+
+
 def _ended(node: RunningNode, status: int) -> StackStartError | PortTakenError:
     said = node.tail()
-    if node.spec.port_taken_text in said:
+    if _port_is_taken(node):
         return PortTakenError("a port is held by somebody else", where=node.name, todo=said)
     how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit code {status}"
     return StackStartError(
         f"ended at its start ({how})", where=node.name, todo=f"its last lines:\n{said}"
     )
-
-
-async def _told_version(argv: tuple[str, ...], env: dict[str, str]) -> str:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            env={**os.environ, **env},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-    except OSError:
-        return ""
-    try:
-        async with asyncio.timeout(VERSION_S):
-            said, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return ""
-    match = VERSION_TEXT.search(said.decode("utf-8", "replace"))
-    return match[0] if match else ""

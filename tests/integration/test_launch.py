@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,15 +16,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.errors import PlanError, StackStartError
+from harness.errors import HarnessError, PlanError, PortTakenError, StackStartError
+from harness.launch import process, readiness
 from harness.launch.certificates import Certificates
-from harness.launch.process import ProcessLauncher, RunningNode
-from harness.launch.processes import Keeper
+from harness.launch.process import START_TRIES, ProcessLauncher, RunningNode
+from harness.launch.processes import KEEPER, Keeper
 from harness.launch.sandbox import HostSandbox
-from harness.model import NodeFile, NodeSpec, Readiness
-from tests.conditions import eventually
+from harness.model import Node, NodeFile, NodeSpec, Readiness
+from stacks.nginx.node import node_spec
+from tests.conditions import DEADLINE_S, eventually
 
 MARK = "STREAMCHAOS_TEST_MARK"
+HANGING = (sys.executable, "-I", "-S", "-c", "import signal; signal.pause()")
 SERVER = """
 import http.server, os, signal, ssl, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -40,6 +43,15 @@ server = Server(("@{listen}", @{port.http}), Handler)
 SERVE = "server.serve_forever()\n"
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 WORKERS = "for _ in range(3):\n    if not os.fork(): signal.pause()\n"
+# Says nothing of a port that it cannot have, and lives on.
+SILENT = """
+import signal
+try:
+    exec(open("@{dir}/server.py").read())
+    server.serve_forever()
+except OSError:
+    signal.pause()
+"""
 TLS = """
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain("@{tls_cert}", "@{tls_key}")
@@ -65,23 +77,38 @@ def node(source: str = SERVER + SERVE, **changes: object) -> NodeSpec:
 def alive() -> list[int]:
     """Pids of the live processes of this module's nodes."""
     found = []
-    for process in psutil.process_iter(["environ", "status"]):
-        environ = process.info["environ"] or {}
-        zombie = process.info["status"] == psutil.STATUS_ZOMBIE
+    for one in psutil.process_iter(["environ", "status"]):
+        environ = one.info["environ"] or {}
+        zombie = one.info["status"] == psutil.STATUS_ZOMBIE
         if environ.get(MARK) == str(os.getpid()) and not zombie:
-            found.append(process.pid)
+            found.append(one.pid)
     return found
 
 
-class FirstPick(HostSandbox):
-    """A sandbox whose first port is `taken`."""
+def keeper_process() -> psutil.Process:
+    """The one keeper of this test."""
+    (found,) = (p for p in psutil.Process().children() if str(KEEPER) in p.cmdline())
+    return found
 
-    def __init__(self, taken: int) -> None:
+
+async def failure_of(asked: Awaitable[object]) -> str:
+    """What the harness's failure says; empty where there is none."""
+    try:
+        await asked
+    except HarnessError as error:
+        return str(error)
+    return ""
+
+
+class FirstPick(HostSandbox):
+    """A sandbox whose first ports are `taken`."""
+
+    def __init__(self, *taken: int) -> None:
         super().__init__()
-        self._taken = [taken]
+        self._taken = [*taken]
 
     def free_port(self) -> int:
-        """The taken one, then free ones."""
+        """The taken ones, then free ones."""
         return self._taken.pop() if self._taken else super().free_port()
 
 
@@ -201,13 +228,17 @@ async def test_start_unknown_placeholder_starts_nothing(
     assert alive() == []
 
 
-async def test_start_port_taken_is_tried_again(keeper: Keeper, tmp_path: Path) -> None:
-    """A port that somebody holds costs another try, not the run."""
+async def test_start_port_taken_is_tried_again(
+    keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port that somebody holds costs another try, not the run, and is not read of again."""
+    monkeypatch.setattr(readiness, "PROBE_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = holder.getsockname()[1]
         launcher = ProcessLauncher(keeper, FirstPick(taken))
         running = await start(launcher, node(), tmp_path)
         assert running.ports["http"] != taken
+        assert "in use" not in running.tail()
         await launcher.stop(running)
     assert alive() == []
 
@@ -221,6 +252,91 @@ async def test_start_foreign_server_is_not_taken_for_the_node(
         running = await start(launcher, node(), tmp_path)
         assert running.ports["http"] != taken
         await launcher.stop(running)
+
+
+async def test_start_foreign_server_is_found_out_where_the_node_says_nothing(
+    keeper: Keeper, tmp_path: Path
+) -> None:
+    """A node without words for a taken port is tried again as well."""
+    files = (NodeFile(path="node.py", text=SILENT), NodeFile(path="server.py", text=SERVER))
+    with foreign_server() as taken:
+        launcher = ProcessLauncher(keeper, FirstPick(taken))
+        running = await start(launcher, node(files=files, port_taken_text=""), tmp_path)
+        assert running.ports["http"] != taken
+        await launcher.stop(running)
+    assert alive() == []
+
+
+async def test_start_ports_always_taken_is_told(keeper: Keeper, tmp_path: Path) -> None:
+    """After some picks it is an error that names the node, and nothing runs."""
+    with foreign_server() as taken:
+        launcher = ProcessLauncher(keeper, FirstPick(*[taken] * START_TRIES))
+        with pytest.raises(PortTakenError, match=r"edge: .*by somebody else"):
+            await start(launcher, node(), tmp_path)
+    assert alive() == []
+
+
+async def test_start_nginx_does_not_wait_for_a_taken_port(keeper: Keeper, tmp_path: Path) -> None:
+    """It would try to bind for seconds; somebody else's 200 meanwhile is not its own."""
+    spec = node_spec(Node(kind="nginx"), name="edge")
+    with foreign_server() as taken:
+        launcher = ProcessLauncher(keeper, FirstPick(taken))
+        upstream = f"127.0.0.1:{taken}"
+        running = await launcher.start(spec, upstream=upstream, tls=None, folder=tmp_path)
+        assert running.ports["http"] != taken
+        assert "in use" not in running.tail()
+        await launcher.stop(running)
+
+
+async def test_start_keeper_killed_is_our_failure(
+    keeper: Keeper, launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """The start is over at once, though nobody is left to end the node."""
+    spec = node("import signal; open('up', 'w').close(); signal.pause()\n")
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        task = group.create_task(failure_of(start(launcher, spec, tmp_path)))
+        await eventually((tmp_path / "up").exists)
+        keeper_process().kill()
+    assert "edge" in task.result()
+    await eventually(lambda: not alive())
+
+
+async def test_start_version_is_told_by_the_program(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """It is asked once, and the specification's word stands where it says nothing."""
+    told = (sys.executable, "-c", "import sys; print('edge/4.20.1-rc', file=sys.stderr)")
+    silent = (sys.executable, "-c", "print('no number')")
+    gone = ("/no-such-program",)
+    expected = [(told, "4.20.1"), (told, "4.20.1"), (silent, "1"), (gone, "1"), ((), "1")]
+    for number, (argv, version) in enumerate(expected):
+        running = await start(launcher, node(version_argv=argv), tmp_path / str(number))
+        assert running.version == version
+        await launcher.stop(running)
+    asked = [(tmp_path / str(number) / "version.txt").exists() for number in range(len(expected))]
+    assert asked == [True, False, True, True, False]
+
+
+async def test_start_program_without_an_end_to_its_version_is_ended(
+    launcher: ProcessLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that serves when asked for its version is not waited for."""
+    monkeypatch.setattr(process, "VERSION_S", 0.2)
+    running = await start(launcher, node(version_argv=HANGING), tmp_path)
+    assert running.version == "1"
+    await launcher.stop(running)
+    assert alive() == []
+
+
+async def test_start_cancelled_at_its_version_leaves_nothing(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """Nor does it, where the program is asked who it is."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(start(launcher, node(version_argv=HANGING), tmp_path))
+        await eventually(alive)
+        task.cancel()
+    assert alive() == []
 
 
 async def test_start_cancelled_leaves_nothing(launcher: ProcessLauncher, tmp_path: Path) -> None:
@@ -238,7 +354,7 @@ async def test_start_cancelled_at_its_spawn_leaves_nothing(
 ) -> None:
     """A start that is given up before its pid is known does not leave the process behind."""
     spec = node("import signal; open('up', 'w').close(); signal.pause()\n")
-    (parent,) = (p for p in psutil.Process().children() if "keeper.py" in " ".join(p.cmdline()))
+    parent = keeper_process()
     parent.suspend()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(start(launcher, spec, tmp_path))
@@ -258,6 +374,42 @@ async def test_stop_deaf_node_is_killed(launcher: ProcessLauncher, tmp_path: Pat
     await launcher.stop(running)
     assert running.exit_status == -signal.SIGKILL
     assert alive() == []
+
+
+async def test_stop_cancelled_kills_without_waiting(
+    launcher: ProcessLauncher, tmp_path: Path
+) -> None:
+    """Ctrl-C in the middle of a stop does not leave the node to its grace."""
+    deaf = "signal.signal(signal.SIGTERM, lambda *_: open('asked', 'w').close())\n"
+    spec = node(SERVER + deaf + SERVE, stop_grace_ms=600_000)
+    running = await start(launcher, spec, tmp_path)
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        task = group.create_task(launcher.stop(running))
+        await eventually((tmp_path / "asked").exists)
+        task.cancel()
+    assert running.exit_status == -signal.SIGKILL
+    assert alive() == []
+
+
+async def test_stop_again_is_harmless(launcher: ProcessLauncher, tmp_path: Path) -> None:
+    """Also with nobody left to ask."""
+    async with asyncio.timeout(DEADLINE_S):
+        running = await start(launcher, node(), tmp_path)
+        await launcher.stop(running)
+        await launcher.stop(running)
+        keeper_process().kill()
+        await launcher.stop(running)
+
+
+async def test_reload_sends_its_signal(launcher: ProcessLauncher, tmp_path: Path) -> None:
+    """And the node serves on."""
+    again = "signal.signal(signal.SIGHUP, lambda *_: open('again', 'w').close())\n"
+    spec = node(SERVER + again + SERVE, reload_signal="SIGHUP")
+    running = await start(launcher, spec, tmp_path)
+    await launcher.reload(running)
+    await eventually((tmp_path / "again").exists)
+    assert running.exit_status is None
+    await launcher.stop(running)
 
 
 async def test_stop_killed_master_takes_its_workers_along(
