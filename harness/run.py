@@ -82,6 +82,8 @@ class Runner:
             work = folder / "engines"
             engines = EnginePool(launcher, work)
             certificates = Certificates(folder / "certificates")
+            # A private key is not left behind, however we end.
+            await keeper.keep_folder(folder / "certificates")
             bench = Bench(
                 run=run_id(options.seed, folder),
                 parts=parts,

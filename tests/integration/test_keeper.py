@@ -47,6 +47,18 @@ async def main():
         await asyncio.Event().wait()
 asyncio.run(main())
 """
+RUN = """
+import asyncio, sys
+from pathlib import Path
+from harness.run import Runner, RunOptions
+from harness.suite.parts import SuiteParts
+async def main():
+    folder = Path(sys.argv[1])
+    async with Runner.open(SuiteParts({}), RunOptions(results=folder)) as runner:
+        print(runner._bench.certificates.key_pem, flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
 
 
 @pytest.fixture
@@ -110,6 +122,23 @@ def test_keeper_runner_killed_whose_fork_lives_ends_all_the_same(tmp_path: Path)
     finally:
         os.killpg(runner.pid, signal.SIGKILL)
         runner.wait()
+
+
+def test_run_killed_leaves_no_private_key(tmp_path: Path) -> None:
+    """The folder of a run stays, the certificates in it do not."""
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as runner:
+        assert runner.stdout is not None
+        key = Path(runner.stdout.readline().strip())
+        assert key.exists()
+        runner.kill()
+    until(lambda: not key.parent.exists())
+    assert key.parents[1].exists()
 
 
 async def test_keeper_left_removes_its_folders_after_its_children(tmp_path: Path) -> None:
