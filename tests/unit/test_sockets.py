@@ -37,6 +37,23 @@ def test_read_carries_the_kernels_stamp(pair: tuple[socket.socket, socket.socket
     assert before_ns <= stamp_ns <= after_ns
 
 
+def test_stamped_socket_sends_at_once(pair: tuple[socket.socket, socket.socket]) -> None:
+    """What we forward is not held back by ourselves."""
+    client, server = pair
+    with client, server:
+        assert server.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert server.getblocking() is False
+
+
+def test_unstamped_read_has_no_stamp(pair: tuple[socket.socket, socket.socket]) -> None:
+    """0, so that nobody takes it for a time."""
+    client, server = pair
+    with client, server:
+        server.sendall(b"token")
+        select.select([client], [], [], PATIENCE_S)
+        assert receive(client) == (b"token", 0)
+
+
 def test_end_is_empty_and_nothing_there_blocks(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
