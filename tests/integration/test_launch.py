@@ -20,7 +20,7 @@ from harness.errors import HarnessError, PlanError, PortTakenError, StackStartEr
 from harness.launch import process, readiness
 from harness.launch.certificates import Certificates
 from harness.launch.process import START_TRIES, ProcessLauncher, RunningNode
-from harness.launch.processes import KEEPER, Keeper
+from harness.launch.processes import Keeper
 from harness.launch.sandbox import HostSandbox
 from harness.model import Node, NodeFile, NodeSpec, Readiness
 from stacks.nginx.node import node_spec
@@ -85,10 +85,9 @@ def alive() -> list[int]:
     return found
 
 
-def keeper_process() -> psutil.Process:
-    """The one keeper of this test."""
-    (found,) = (p for p in psutil.Process().children() if str(KEEPER) in p.cmdline())
-    return found
+def process_of(keeper: Keeper) -> psutil.Process:
+    """The keeper itself, to be stopped or killed."""
+    return psutil.Process(keeper._process.pid)
 
 
 async def failure_of(asked: Awaitable[object]) -> str:
@@ -296,7 +295,7 @@ async def test_start_keeper_killed_is_our_failure(
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         task = group.create_task(failure_of(start(launcher, spec, tmp_path)))
         await eventually((tmp_path / "up").exists)
-        keeper_process().kill()
+        process_of(keeper).kill()
     assert "edge" in task.result()
     await eventually(lambda: not alive())
 
@@ -354,7 +353,7 @@ async def test_start_cancelled_at_its_spawn_leaves_nothing(
 ) -> None:
     """A start that is given up before its pid is known does not leave the process behind."""
     spec = node("import signal; open('up', 'w').close(); signal.pause()\n")
-    parent = keeper_process()
+    parent = process_of(keeper)
     parent.suspend()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(start(launcher, spec, tmp_path))
@@ -391,13 +390,15 @@ async def test_stop_cancelled_kills_without_waiting(
     assert alive() == []
 
 
-async def test_stop_again_is_harmless(launcher: ProcessLauncher, tmp_path: Path) -> None:
+async def test_stop_again_is_harmless(
+    keeper: Keeper, launcher: ProcessLauncher, tmp_path: Path
+) -> None:
     """Also with nobody left to ask."""
     async with asyncio.timeout(DEADLINE_S):
         running = await start(launcher, node(), tmp_path)
         await launcher.stop(running)
         await launcher.stop(running)
-        keeper_process().kill()
+        process_of(keeper).kill()
         await launcher.stop(running)
 
 
